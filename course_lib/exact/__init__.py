@@ -1,0 +1,5 @@
+"""Oracles: answers without sampling, for tests to compare with and chapters to show."""
+
+from course_lib.exact.mdp import action_values, advantages, state_values, visitation
+
+__all__ = ["action_values", "advantages", "state_values", "visitation"]

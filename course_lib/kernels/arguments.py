@@ -1,0 +1,90 @@
+"""Refusals that every room shares: they name the argument, what came, what fits.
+
+A kernel that broadcasts a [B] against a [B, 1] returns a plausible wrong answer, so
+shapes are compared exactly, and a flag that is not boolean is refused rather than
+guessed at (`~mask` of an integer 1 is -2).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def require_tensor(name: str, value: object, *, min_dims: int = 0) -> Tensor:
+    """Return `value` if it is a real tensor with at least `min_dims` axes.
+
+    Raises:
+        TypeError: `value` is no tensor, or holds complex numbers.
+        ValueError: it has fewer than `min_dims` axes.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.is_complex():
+        raise TypeError(f"{name} must be real, got dtype {value.dtype}")
+    if value.dim() < min_dims:
+        raise ValueError(
+            f"{name} must have at least {min_dims} axis, got shape {[*value.shape]}"
+        )
+    return value
+
+
+def require_like(name: str, value: object, shape: Sequence[int], model: Tensor) -> None:
+    """Refuse a `value` that is not a tensor of `shape` on `model`'s device.
+
+    Raises:
+        TypeError: `value` is no tensor.
+        ValueError: another shape (nothing broadcasts) or another device.
+    """
+    tensor = require_tensor(name, value)
+    if tensor.shape != torch.Size(shape):
+        raise ValueError(
+            f"{name} must have shape {[*shape]}, got {[*tensor.shape]}; "
+            "nothing is broadcast"
+        )
+    if tensor.device != model.device:
+        raise ValueError(f"{name} must be on {model.device}, got {tensor.device}")
+
+
+def require_flags(name: str, value: object, model: Tensor) -> None:
+    """Refuse flags that are not boolean or not of `model`'s shape and device.
+
+    Raises:
+        TypeError: no tensor, or a dtype other than torch.bool.
+        ValueError: another shape or device than `model`.
+    """
+    tensor = require_tensor(name, value)
+    if tensor.dtype != torch.bool:
+        raise TypeError(f"{name} must have dtype torch.bool, got {tensor.dtype}")
+    require_like(name, tensor, model.shape, model)
+
+
+def require_fraction(name: str, value: object) -> float:
+    """Return `value` as a float if it is a number in [0, 1].
+
+    Raises:
+        TypeError: not a real number (a tensor or a bool is none).
+        ValueError: NaN, or outside [0, 1].
+    """
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"{name} must lie in [0, 1], got {value}")
+    return float(value)
+
+
+def require_positive_int(name: str, value: object) -> int:
+    """Return `value` if it is an integer of at least 1.
+
+    Raises:
+        TypeError: not an integer.
+        ValueError: below 1.
+    """
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return int(value)

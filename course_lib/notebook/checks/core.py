@@ -1,0 +1,291 @@
+"""The engine of `check`: run, compare, and say what is wrong in words.
+
+The expected values come from the task's reference, never from the learner's function.
+Whatever differs is first looked for in the task's zoo: a wrong answer that agrees with
+the learner's on every input names the mistake. Anything else gets the smallest input
+where it shows.
+"""
+
+import copy
+import importlib
+import linecache
+import pkgutil
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from course_lib.notebook.checks.task import Case, Function, Task
+from course_lib.notebook.words import word
+
+SEED = 0
+
+
+class CheckFailed(AssertionError):
+    """A check that did not pass; a notebook shows its words and no traceback."""
+
+    def __init__(self, text: str, wrong: str | None = None) -> None:
+        super().__init__(text)
+        self.text, self.wrong = text, wrong
+
+    def _render_traceback_(self) -> list[str]:
+        return self.text.splitlines()
+
+
+class Passed:
+    """A check that passed; a notebook shows its words."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a function did with one input."""
+
+    value: Any = None
+    error: BaseException | None = None
+    mutated: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an answer is refused: its words, and the zoo's name for it if it has one."""
+
+    text: str
+    wrong: str | None = None
+
+
+def tasks() -> list[str]:
+    """Return the names of all tasks."""
+    package = importlib.import_module(__package__)
+    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(name for name in names if name not in ("core", "task"))
+
+
+def load_task(name: str) -> Task:
+    """Return the task called `name`; raises `ValueError` with the names there are."""
+    if name not in tasks():
+        known = ", ".join(tasks())
+        raise ValueError(word("check.unknown", name=name, names=known))
+    task: Task = importlib.import_module(f"{__package__}.{name}").TASK
+    return task
+
+
+def check(name: str, function: Function) -> Passed:
+    """Check `function` against the task called `name`.
+
+    Returns:
+        Words of praise, if every input gives the expected result.
+
+    Raises:
+        CheckFailed: with the likely mistake or the smallest input that shows one.
+        ValueError: no such task.
+        TypeError: `function` is not a function.
+    """
+    task = load_task(name)
+    if not callable(function):
+        kind = type(function).__name__
+        raise TypeError(word("check.not_callable", got=f"a {kind}", name=name))
+    cases = task.cases(SEED)
+    fault = examine(task, function, cases)
+    if fault is not None:
+        raise CheckFailed(fault.text, fault.wrong)
+    return Passed(word("check.passed", title=task.title, count=len(cases)))
+
+
+def examine(task: Task, function: Function, cases: Sequence[Case]) -> Fault | None:
+    """Return why `function` is refused on `cases`, or None where it is right."""
+    expected = [run(task.reference, case) for case in cases]
+    got: list[Outcome] = []
+    for case in cases:
+        got.append(run(function, case))
+        if isinstance(got[-1].error, NotImplementedError):
+            return _fault(task, word("check.stub"))
+    different = [
+        index
+        for index, (mine, right) in enumerate(zip(got, expected, strict=True))
+        if mine.mutated or not same(mine, right, task.tolerance)
+    ]
+    if not different:
+        return None
+    # A changed argument explains later numbers, so it is told first.
+    first = next((i for i in different if got[i].mutated), different[0])
+    words = structure(task, function, got[first], expected[first])
+    wrong = None if got[first].mutated else find_wrong(task, cases, got)
+    if wrong is not None:
+        cause = word("check.cause", diagnosis=task.diagnosis(wrong))
+        lines = [
+            words or "",
+            *_numbers(cases[first], got[first], expected[first]),
+            cause,
+        ]
+    elif words:
+        lines = [words, word("check.input", inputs=show_case(cases[first]))]
+    else:
+        lines = [
+            word("check.values"),
+            *_numbers(cases[first], got[first], expected[first]),
+        ]
+    return _fault(task, "\n".join(line for line in lines if line), wrong)
+
+
+def run(function: Function, case: Case) -> Outcome:
+    """Call `function` on copies of the case's arguments."""
+    arguments = copy.deepcopy(case.arguments)
+    try:
+        value = function(*arguments.values())
+    except Exception as error:  # a learner's function may raise anything
+        return Outcome(error=error)
+    for name, before in case.arguments.items():
+        if isinstance(before, torch.Tensor) and not _equal(
+            before, arguments[name], 0.0
+        ):
+            return Outcome(value, mutated=name)
+    return Outcome(value)
+
+
+def same(got: Outcome, expected: Outcome, tolerance: float) -> bool:
+    """Are two outcomes the same: type of error, or number, shape, dtype and values?"""
+    if got.error is not None or expected.error is not None:
+        return type(got.error) is type(expected.error)
+    mine, right = _results(got.value), _results(expected.value)
+    if len(mine) != len(right):
+        return False
+    return all(_equal(a, b, tolerance) for a, b in zip(mine, right, strict=True))
+
+
+def find_wrong(task: Task, cases: Sequence[Case], got: Sequence[Outcome]) -> str | None:
+    """Return the name of the zoo's member that agrees with `got` on every case."""
+    for wrong in task.wrongs.values():
+        pairs = zip(cases, got, strict=True)
+        if all(same(run(wrong.function, c), mine, task.tolerance) for c, mine in pairs):
+            return wrong.name
+    return None
+
+
+def structure(
+    task: Task, function: Function, got: Outcome, expected: Outcome
+) -> str | None:
+    """Return words for a fault that is not one of numbers."""
+    if got.error is not None:
+        return _raised(function, got.error)
+    if got.value is None:
+        return word("check.none")
+    if got.mutated:
+        return word("check.mutated", argument=got.mutated)
+    mine, right = _results(got.value), _results(expected.value)
+    names = task.results
+    if len(mine) != len(right):
+        counts = {"got": len(mine), "expected": len(right), "names": ", ".join(names)}
+        return word("check.length", **counts)
+    for a, b in zip(mine, right, strict=True):
+        words = _attributes(a, b)
+        if words:
+            return words
+    return None
+
+
+def _attributes(a: Any, b: Any) -> str | None:
+    if not isinstance(b, torch.Tensor):
+        if isinstance(a, Real):
+            return None
+        return word("check.type", got=_a(a), expected="a number")
+    if not isinstance(a, torch.Tensor):
+        return word("check.type", got=_a(a), expected="a torch.Tensor")
+    if a.shape != b.shape:
+        return word("check.shape", got=list(a.shape), expected=list(b.shape))
+    if a.dtype != b.dtype:
+        return word("check.dtype", got=a.dtype, expected=b.dtype)
+    if a.device != b.device:
+        return word("check.device", got=a.device, expected=b.device)
+    if a.requires_grad and not b.requires_grad:
+        return word("check.gradient")
+    if bool((b.isfinite() & ~a.isfinite()).any()):
+        return word("check.nan")
+    return None
+
+
+def _raised(function: Function, error: BaseException) -> str:
+    line, code = 0, ""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    trace: TracebackType | None = error.__traceback__
+    for frame, number in traceback.walk_tb(trace):
+        if frame.f_code.co_filename == file:
+            line, code = number, linecache.getline(file, number).strip()
+    name = type(error).__name__
+    if not code:
+        return word("check.called", error=name, message=error)
+    return word("check.raised", error=name, line=line, code=code, message=error)
+
+
+def _results(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
+def _equal(a: Any, b: Any, tolerance: float) -> bool:
+    if not isinstance(b, torch.Tensor):
+        near = isinstance(a, Real) and abs(a - b) <= tolerance * max(1.0, abs(b))
+        return bool(near)
+    if not isinstance(a, torch.Tensor):
+        return False
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    if a.requires_grad != b.requires_grad:
+        return False
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    finite = b[b.isfinite()].abs()
+    scale = max(1.0, float(finite.max()) if finite.numel() else 0.0)
+    return torch.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
+
+
+def _numbers(case: Case, got: Outcome, expected: Outcome) -> list[str]:
+    lines = [word("check.input", inputs=show_case(case))]
+    if got.error is None and got.value is not None:
+        lines.append("  " + word("check.returned", got=show(got.value)))
+    lines.append("  " + word("check.expected", expected=show(expected.value)))
+    return lines
+
+
+def _fault(task: Task, words: str, wrong: str | None = None) -> Fault:
+    head = word("check.failed", title=task.title)
+    return Fault("\n".join([head, words, word("check.read", read=task.read)]), wrong)
+
+
+def show_case(case: Case) -> str:
+    """Return a case's arguments as a reader would write them."""
+    if case.shown:
+        return case.shown
+    return ", ".join(
+        f"{name} = {show(value)}" for name, value in case.arguments.items()
+    )
+
+
+def show(value: Any) -> str:
+    """Return a value in a few characters: four digits, large tensors by shape."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(show(part) for part in value) + ")"
+    if isinstance(value, torch.Tensor):
+        if value.numel() > 24:
+            return f"tensor of shape {list(value.shape)}"
+        return _listing(value.detach().tolist())
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
+
+
+def _listing(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_listing(part) for part in value) + "]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _a(value: Any) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"

@@ -1,0 +1,1 @@
+"""Builds everything a reader sees from the masters in chapters/ and solutions/."""
