@@ -366,6 +366,8 @@ class Environment:
         code, text = self.run(command, self.root, self.variables(), self.log)
         found = self.probe() if code == 0 else None
         if found is None:
+            if shutil.disk_usage(self.root).free < 100e6:  # venv keeps that to itself
+                text = "No space left on device"
             raise Stop(explain_failure(text, self.log))
         return found
 

@@ -290,7 +290,7 @@ def test_check_on_a_fresh_build_finds_nothing(tree, no_kernel, capsys):
             "pyproject.toml",
             "0.3.0",
             "0.4.0",
-            "solutions/01_walk.ipynb: solutions/01_walk.md, course_lib or the version",
+            "solutions/01_walk.ipynb: solutions/01_walk.md or the version",
         ),
         (
             "solutions/01_walk.md",

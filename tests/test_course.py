@@ -293,6 +293,17 @@ def test_an_environment_whose_python_does_not_run_is_made_anew(fake, capsys):
     assert "made anew" in capsys.readouterr().out
 
 
+def test_a_disk_too_full_for_an_empty_environment_is_named(fake, monkeypatch):
+    pip, folder = fake
+    pip.answers["venv"] = (1, "Error: Command ensurepip returned exit status 1")
+    with pytest.raises(course.Stop, match="installation failed"):
+        _ensure(fake)
+    usage = shutil.disk_usage(folder)._replace(free=0)
+    monkeypatch.setattr(course.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(course.Stop, match="disk is full"):
+        _ensure(fake)
+
+
 def test_an_environment_that_was_moved_is_made_anew(fake):
     pip, folder = fake
     _ensure(fake)

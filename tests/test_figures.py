@@ -42,11 +42,14 @@ def test_a_formula_that_does_not_compile_is_named(tmp_path, formula):
     )
 
 
-def chain(figure: Figure) -> str:
+def draw_chain(figure: Figure) -> str:
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], label="a < b")
     axes.legend()
     return "Two states & an arrow."
+
+
+chain = (draw_chain, (4.0, 2.0))
 
 
 def test_a_diagram_carries_its_words_and_is_the_same_every_time(tmp_path):

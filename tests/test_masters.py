@@ -207,7 +207,7 @@ def test_only_the_marked_lines_are_replaced_and_the_exercise_still_parses(tmp_pa
     stripped = exercise_source(master.cells[1], master.path)
     lines = TASK.split("\n")
     stub = (
-        '    raise NotImplementedError("Task backup: replace this line with your code")'
+        '    raise NotImplementedError("Task backup: put your code here")'
     )
     assert stripped.split("\n") == [*lines[:4], stub, *lines[10:]]
     scope: dict = {}

@@ -24,7 +24,8 @@ SOURCES = ("course_lib/notebook/plots/**/*.py", "course_lib/notebook/**/*.yaml")
 # Outlines, not font names, so that a page looks the same wherever it is opened.
 SETTINGS = {"svg.hashsalt": "ppo-course", "svg.fonttype": "path"}
 
-Diagrams = dict[str, Callable[[Figure], str]]
+Drawing = tuple[Callable[[Figure], str], tuple[float, float]]  # and size, in inches
+Diagrams = dict[str, Drawing]
 
 
 def known_diagrams(root: Path) -> Diagrams:
@@ -34,12 +35,13 @@ def known_diagrams(root: Path) -> Diagrams:
     return dict(importlib.import_module(MODULE).DIAGRAMS)
 
 
-def draw(name: str, function: Callable[[Figure], str], source: str) -> str:
+def draw(name: str, drawing: Drawing, source: str) -> str:
     """Return a diagram as SVG with a title, a description and the digest `source`."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # whatever a matplotlibrc says
         matplotlib.rcParams.update(SETTINGS)
-        figure = Figure()
+        function, size = drawing
+        figure = Figure(figsize=size)
         alt = function(figure)
         if not isinstance(alt, str) or not alt.strip():
             raise BuildError(f"{MODULE}: {name} returned {alt!r}, not its alt text")
@@ -61,10 +63,10 @@ def write(root: Path, diagrams: Diagrams | None = None) -> list[str]:
     """Draw the diagrams whose code has changed and return the paths written."""
     written = []
     source = _digest(root)
-    for name, function in _given(root, diagrams).items():
+    for name, drawing in _given(root, diagrams).items():
         path = root / FOLDER / f"{name}.svg"
         if source not in read_text(path):
-            write_text(path, draw(name, function, source))
+            write_text(path, draw(name, drawing, source))
             written.append(f"{FOLDER}/{name}.svg")
     return written
 

@@ -222,17 +222,15 @@ def differences(path: str, built: NotebookNode, wanted: NotebookNode) -> Iterato
             yield f"{where}: metadata differ from {master}"
         elif _output_digest(old[name]) != course.get("outputs", {}).get(name, ""):
             yield f"{where}: outputs are not those that the build wrote"
-    for name in old.keys() - new.keys():
+    for name in (name for name in old if name not in new):
         yield f"{path}: cell {name}: is not in {master}"
     if old.keys() == new.keys() and list(old) != list(new):
         yield f"{path}: the cells stand in another order than in {master}"
     kept = {key: course.get(key) for key in wanted.metadata["course"]}
     if {**built.metadata, "course": kept} != wanted.metadata:
         if course.get("source") != wanted.metadata["course"]["source"]:
-            what = (
-                f"{master}, {LIBRARY} or the version has changed since the last build"
-            )
-            yield f"{path}: {what}"
+            also = f", {LIBRARY}" if path.startswith("chapters/") else ""
+            yield f"{path}: {master}{also} or the version has changed since the build"
         else:
             yield f"{path}: the notebook's metadata differ from the build's"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tools.masters import Cell, MasterError
 
-STUB = 'raise NotImplementedError("Task {name}: replace this line with your code")'
+STUB = 'raise NotImplementedError("Task {name}: put your code here")'
 ANSWER = "Your answer here."
 
 _MARKER = re.compile(

@@ -13,7 +13,6 @@ import pkgutil
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from types import TracebackType
 from typing import Any
 
@@ -195,7 +194,7 @@ def structure(
 
 def _attributes(a: Any, b: Any) -> str | None:
     if not isinstance(b, torch.Tensor):
-        if isinstance(a, Real):
+        if isinstance(a, int | float):
             return None
         return word("check.type", got=_a(a), expected="a number")
     if not isinstance(a, torch.Tensor):
@@ -231,11 +230,10 @@ def _results(value: Any) -> tuple[Any, ...]:
 
 
 def _equal(a: Any, b: Any, tolerance: float) -> bool:
-    if not isinstance(b, torch.Tensor):
-        near = isinstance(a, Real) and abs(a - b) <= tolerance * max(1.0, abs(b))
-        return bool(near)
-    if not isinstance(a, torch.Tensor):
-        return False
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= tolerance * max(1.0, abs(b))
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return type(a) is type(b) and bool(a == b)
     if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
         return False
     if a.requires_grad != b.requires_grad:

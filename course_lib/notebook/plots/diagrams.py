@@ -62,4 +62,8 @@ def _arrow(axes: Axes, start: float, end: float, color: str) -> None:
     axes.text((start + end) / 2, height, "½", fontsize=10, ha="center", va="center")
 
 
-DIAGRAMS: dict[str, Callable[[Figure], str]] = {"random-walk": random_walk_chain}
+CHAIN_SIZE = (7.2, 2.2)  # inches
+DIAGRAMS: dict[str, tuple[Callable[[Figure], str], tuple[float, float]]] = {
+    "random-walk": (random_walk_chain, CHAIN_SIZE)
+}
+"""Each diagram's draw function and size, by the name of its SVG."""

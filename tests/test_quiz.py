@@ -1,0 +1,148 @@
+"""The quiz bank and `quiz`: faults named, keys computed, no answer in sight."""
+
+import base64
+import json
+import math
+import re
+
+import pytest
+import torch
+
+from course_lib.algorithms import evaluation
+from course_lib.envs.finite import random_walk, uniform_policy
+from course_lib.exact import mdp as exact
+from course_lib.kernels import discounted_returns
+from course_lib.notebook import quiz
+from course_lib.notebook.bank import read_bank, read_question
+from course_lib.notebook.words import maths
+
+BANK = read_bank()
+# What `computed_by` may speak of.
+LIBRARY = {
+    "discounted_returns": discounted_returns,
+    "evaluation": evaluation,
+    "exact": exact,
+    "math": math,
+    "torch": torch,
+    "uniform": uniform_policy(random_walk()),
+    "walk": random_walk(),
+}
+SINGLE = {
+    "kind": "single",
+    "prompt": "Which?",
+    "hint": "Look.",
+    "explain": "So.",
+    "options": [
+        {"text": "a", "feedback": "no"},
+        {"text": "b", "feedback": "yes", "right": True},
+        {"text": "c", "feedback": "no"},
+    ],
+}
+NUMERIC = {
+    "kind": "numeric",
+    "prompt": "How much?",
+    "hint": "Look.",
+    "explain": "So.",
+    "answer": 0.5,
+    "tolerance": 0.01,
+    "computed_by": "1 / 2",
+    "feedback": [{"value": 1.0, "text": "Half of that."}],
+}
+
+
+def changed(entry, **fields):
+    return {k: v for k, v in (entry | fields).items() if v is not None}
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (changed(SINGLE, kind="riddle"), "kind must be one of"),
+        (changed(SINGLE, hint=None), r"lacks \['hint'\]"),
+        (changed(SINGLE, hnit="x"), r"does not know \['hnit'\]"),
+        (changed(SINGLE, prompt="  "), "prompt must be a text"),
+        (changed(SINGLE, options=SINGLE["options"][:2]), "2 options, 1 of them right"),
+        (changed(SINGLE, options=SINGLE["options"][::2] * 2), "0 of them right"),
+        (
+            changed(SINGLE, options=[*SINGLE["options"], SINGLE["options"][1]]),
+            "2 of them right; expected three or more, exactly one right",
+        ),
+        (
+            changed(SINGLE, options=[{"text": "a"}] * 3),
+            "options must be a list of text, feedback",
+        ),
+        (
+            changed(SINGLE, options=[{"text": "a", "feedback": ""}] * 3),
+            "option 1: feedback must be a text",
+        ),
+        (changed(NUMERIC, answer="half"), "answer must be a number, not 'half'"),
+        (changed(NUMERIC, tolerance=True), "tolerance must be a number"),
+        (
+            changed(NUMERIC, feedback=[{"value": 0.505, "text": "?"}]),
+            "feedback for 0.505, which counts as right",
+        ),
+        (changed(NUMERIC, feedback=["no"]), "feedback must list value and text"),
+        ("a text", "kind must be one of"),
+    ],
+)
+def test_a_fault_names_file_and_question(entry, words):
+    with pytest.raises(ValueError, match=f"^02_bellman.yaml: which: .*{words}"):
+        read_question("02_bellman.yaml: which", "which", entry)
+
+
+def test_sound_questions_are_read():
+    assert read_question("x", "which", SINGLE).options[1].right
+    assert read_question("x", "half", NUMERIC).answer == 0.5
+
+
+@pytest.mark.parametrize(
+    "question", [q for q in BANK.values() if q.kind == "numeric"], ids=lambda q: q.id
+)
+def test_numeric_keys_are_what_the_library_computes(question):
+    computed = float(eval(question.computed_by, LIBRARY))
+    assert abs(computed - question.answer) <= question.tolerance / 10
+
+
+def test_no_answer_can_be_read_in_what_the_notebook_keeps():
+    for name, question in BANK.items():
+        bundle = quiz(name)._repr_mimebundle_()
+        kept = json.dumps(
+            {mime: text for mime, text in bundle.items() if "widget" not in mime}
+        )
+        for option in question.options:
+            assert option.feedback[:30] not in kept
+        assert question.explain[:30] not in kept
+
+
+def test_a_page_shows_the_question_and_hides_its_key(monkeypatch):
+    monkeypatch.setenv("COURSE_STATIC", "1")
+    page = quiz("left-from-c")._repr_mimebundle_()["text/html"]
+    state = json.loads(
+        re.search(r"json\">(.*?)</script>", page, re.S)[1].replace("<\\/", "</")
+    )
+    key = json.loads(base64.b64decode(state["key"]))
+    assert key["answer"] == pytest.approx(-1 / 6, abs=1e-6)
+    assert "-0.1666" not in page
+    assert 'id="quiz-left-from-c"' in page
+
+
+def test_two_showings_of_one_question_are_the_same_page():
+    assert quiz("value-of-e").page_html() == quiz("value-of-e").page_html()
+
+
+def test_an_unknown_question_is_told_its_neighbours():
+    with pytest.raises(ValueError, match=r"no question 'valueofe'.*value-of-e"):
+        quiz("valueofe")
+
+
+def test_every_formula_of_the_bank_is_compiled():
+    for question in BANK.values():
+        texts = [question.prompt, question.hint, question.explain]
+        texts += [part for o in question.options for part in (o.text, o.feedback)]
+        texts += [text for _, text in question.feedback]
+        for text in texts:
+            assert maths(text).count("<math") == text.count("$") / 2, text
+
+
+def test_text_around_formulas_is_escaped():
+    assert maths("a < b & `x < y`") == "a &lt; b &amp; <code>x &lt; y</code>"
