@@ -504,6 +504,7 @@ def lab(env: Environment, options: argparse.Namespace) -> int:
 
 def steps_of_test(env: Environment, quick: bool) -> list[tuple[str, list[str]]]:
     code = ["course.py", "course_lib", "tools", "tests"]
+    notebooks = ["chapters", "exercises", "solutions"]
     rooms = ("chapters", "solutions")
     pages = sorted(p for room in rooms for p in (env.root / room).glob("*.ipynb"))
     names = [p.relative_to(env.root).as_posix() for p in pages]
@@ -513,7 +514,7 @@ def steps_of_test(env: Environment, quick: bool) -> list[tuple[str, list[str]]]:
     else:
         pytest += ["--nbval-lax", "--nbval-cell-timeout=600", *names]
     return [
-        ("ruff check", ["ruff", "check", *code]),
+        ("ruff check", ["ruff", "check", *code, *notebooks]),
         ("ruff format", ["ruff", "format", "--check", *code]),
         ("mypy", ["mypy", "--strict", "course_lib"]),
         ("build --check", ["tools.build", "--check"]),

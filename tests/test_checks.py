@@ -1,6 +1,8 @@
 """The engine of `check`, and every task's zoo: none passes, nearly all are named."""
 
+import html
 import inspect
+import re
 import time
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from course_lib.notebook import check
 from course_lib.notebook.checks import CheckFailed, load_task, tasks
 from course_lib.notebook.checks.core import examine, run, show
+from course_lib.notebook.words import word
 
 SEEDS = range(20)
 TASKS = [load_task(name) for name in tasks()]
@@ -83,7 +86,7 @@ def test_a_check_takes_less_than_15_milliseconds(task):
 def refused(function, name="expected_backup"):
     with pytest.raises(CheckFailed) as caught:
         check(name, function)
-    return caught.value.text
+    return caught.value.report.text
 
 
 def test_the_untouched_stub_is_told_so():
@@ -160,9 +163,16 @@ def test_unknown_numbers_show_the_smallest_input_with_both_values():
 def test_a_failed_check_shows_its_words_and_no_traceback():
     with pytest.raises(CheckFailed) as caught:
         check("td_update", lambda *_: 0.0)
-    lines = caught.value._render_traceback_()
-    assert lines[0] == "TD(0): not yet."
-    assert not any("Traceback" in line for line in lines)
+    assert caught.value._render_traceback_() == [word("check.stopped")]
+    assert str(caught.value).startswith("TD(0): not yet.")
+
+
+def test_a_report_says_the_same_in_html_and_in_plain_text():
+    with pytest.raises(CheckFailed) as caught:
+        check("td_update", load_task("td_update").wrongs["weights-swapped"].function)
+    shown = caught.value.report._repr_mimebundle_()
+    words = " ".join(re.sub(r"<[^>]+>", " ", html.unescape(shown["text/html"])).split())
+    assert words == " ".join(shown["text/plain"].split())
 
 
 def test_a_called_function_is_told_not_to_call_it():
@@ -176,9 +186,9 @@ def test_an_unknown_task_is_told_which_there_are():
 
 
 def test_praise_counts_the_inputs():
-    assert "right. 7 inputs" in repr(
-        check("td_update", load_task("td_update").reference)
-    )
+    report = check("td_update", load_task("td_update").reference)
+    assert report.passed
+    assert repr(report).startswith("TD(0): right.\nTried on 7 inputs")
 
 
 def test_values_are_shown_as_a_reader_would_write_them():

@@ -60,6 +60,12 @@ def test_a_widget_leaves_its_picture_and_its_words(tmp_path):
     assert sorted(output.data) == ["image/png", "text/plain"]
 
 
+def test_a_picture_is_stored_once_although_it_shows_itself_in_two_forms(tmp_path):
+    cell = display(image__png=png(), text__html="<img>", text__plain="A walk.")
+    (output,) = clean(cell, "here")
+    assert sorted(output.data) == ["image/png", "text/plain"]
+
+
 def test_a_widget_without_a_picture_leaves_nothing(tmp_path):
     cell = display(text__plain=" 10%|#   | 1/10")
     cell.outputs[0].data.update(WIDGET)

@@ -206,9 +206,7 @@ def test_only_the_marked_lines_are_replaced_and_the_exercise_still_parses(tmp_pa
     master = task_master(tmp_path)
     stripped = exercise_source(master.cells[1], master.path)
     lines = TASK.split("\n")
-    stub = (
-        '    raise NotImplementedError("Task backup: put your code here")'
-    )
+    stub = '    raise NotImplementedError("Task backup: put your code here")'
     assert stripped.split("\n") == [*lines[:4], stub, *lines[10:]]
     scope: dict = {}
     exec(stripped, scope)

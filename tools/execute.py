@@ -157,6 +157,8 @@ def _clean_display(output: NotebookNode, where: str) -> NotebookNode:
     if data.pop(_WIDGET, None) is not None and set(data) <= {"text/plain"}:
         data.clear()  # only the widget's own name was left
     output.metadata.pop(_WIDGET, None)
+    if "image/png" in data:
+        data.pop("text/html", None)  # the same picture once more, as an element
     for kind, content in data.items():
         if kind == "text/plain":
             _refuse_address(content, where)

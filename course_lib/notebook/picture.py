@@ -6,6 +6,7 @@ at these values. `picture` shows it once, `scrub` puts sliders on its values.
 """
 
 import base64
+import html
 import io
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,8 @@ class Canvas:
         self._boxes: list[Any] = []
         self.figure = Figure(figsize=size, dpi=DPI)
         self._agg = FigureCanvasAgg(self.figure)
-        self.css_size = tuple(round(side * CSS_PIXELS_PER_INCH) for side in size)
+        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in size)
+        self.css_size = (width, height)
 
     def draw(self, values: dict[str, Any]) -> str:
         """Draw at `values` and return the alt text."""
@@ -85,20 +87,31 @@ def widget_bundle(model_id: str) -> dict[str, Any]:
     return {"application/vnd.jupyter.widget-view+json": view}
 
 
-def png_bundle(png: bytes, alt: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return a picture as a MIME bundle and its metadata, with `alt` for both kinds."""
+def png_bundle(
+    png: bytes, alt: str, css_size: tuple[int, int]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return a picture as a MIME bundle and its metadata, with `alt` for both."""
     data = {"image/png": base64.b64encode(png).decode("ascii"), "text/plain": alt}
-    return data, {"image/png": {"alt": alt}}
+    width, height = css_size
+    return data, {"image/png": {"alt": alt, "width": width, "height": height}}
 
 
 class Picture:
     """A drawing that shows itself in a notebook; `alt` is what it says in words."""
 
-    def __init__(self, png: bytes, alt: str) -> None:
-        self.png, self.alt = png, alt
+    def __init__(self, png: bytes, alt: str, css_size: tuple[int, int]) -> None:
+        self.png, self.alt, self.css_size = png, alt, css_size
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        return png_bundle(self.png, self.alt)
+        data, metadata = png_bundle(self.png, self.alt, self.css_size)
+        # JupyterLab gives a bare PNG no alt text, so it gets an element that has one;
+        # the build keeps the PNG only.
+        width, height = self.css_size
+        data["text/html"] = (
+            f'<img src="data:image/png;base64,{data["image/png"]}" width="{width}" '
+            f'height="{height}" alt="{html.escape(self.alt, quote=True)}">'
+        )
+        return data, metadata
 
     def __repr__(self) -> str:
         return self.alt
@@ -114,4 +127,4 @@ def picture(draw: Draw, *, size: tuple[float, float] = SIZE, **values: Any) -> P
     """
     canvas = Canvas(draw, size)
     alt = canvas.draw(values)
-    return Picture(canvas.small_png(), alt)
+    return Picture(canvas.small_png(), alt, canvas.css_size)

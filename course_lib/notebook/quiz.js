@@ -82,6 +82,13 @@ function build(root, question) {
     const more = right ? [rich("p", {}, key.explain)] : [];
     say(right ? "course-quiz-right" : "course-quiz-wrong", verb, ...told, ...more);
   };
+  // A notebook may take Enter before the browser turns it into a submission.
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;
+    event.preventDefault();
+    event.stopPropagation();
+    form.requestSubmit();
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (numeric) {

@@ -121,7 +121,7 @@ function render({ model, el }) {
     const url = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
     keep(key, await decoded(url, alt));
     // While dragging, each picture that arrives is newer than the one on screen.
-    view.show(kept.get(key));
+    if (key === wanted || !kept.has(wanted)) view.show(kept.get(key));
   };
   const answered = async (message, buffers) => {
     const key = message.indices.join();
@@ -131,14 +131,11 @@ function render({ model, el }) {
       await receive(key, buffers[0], message.alt);
     }
     busy = false;
-    if (key !== wanted) {
-      if (kept.has(wanted)) view.show(kept.get(wanted));
-      else ask();
-    }
+    if (key !== wanted && !kept.has(wanted)) ask();
   };
   const first = state.controls.map((control) => control.start).join();
   receive(first, model.get("picture"), state.alt).then(() => {
-    if (wanted !== first) ask();
+    if (!kept.has(wanted) && !busy) ask();
   });
   model.on("msg:custom", answered);
   return () => {

@@ -78,7 +78,7 @@ class Scrub:
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if os.environ.get("COURSE_STATIC"):
             return {"text/html": self.page_html(), "text/plain": self.alt}, {}
-        data, metadata = png_bundle(self._png, self.alt)
+        data, metadata = png_bundle(self._png, self.alt, self._canvas.css_size)
         return widget_bundle(self._live().model_id) | data, metadata
 
     def __repr__(self) -> str:

@@ -17,7 +17,9 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from IPython.display import display
 
+from course_lib.notebook.checks.report import Report
 from course_lib.notebook.checks.task import Case, Function, Task
 from course_lib.notebook.words import word
 
@@ -25,24 +27,15 @@ SEED = 0
 
 
 class CheckFailed(AssertionError):
-    """A check that did not pass; a notebook shows its words and no traceback."""
+    """A check that did not pass. Its text is the whole report; a notebook, which has
+    shown the report already, shows one line of it and no traceback."""
 
-    def __init__(self, text: str, wrong: str | None = None) -> None:
-        super().__init__(text)
-        self.text, self.wrong = text, wrong
+    def __init__(self, report: Report) -> None:
+        super().__init__(report.text)
+        self.report = report
 
     def _render_traceback_(self) -> list[str]:
-        return self.text.splitlines()
-
-
-class Passed:
-    """A check that passed; a notebook shows its words."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
+        return [word("check.stopped")]
 
 
 @dataclass(frozen=True)
@@ -54,19 +47,11 @@ class Outcome:
     mutated: str = ""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Why an answer is refused: its words, and the zoo's name for it if it has one."""
-
-    text: str
-    wrong: str | None = None
-
-
 def tasks() -> list[str]:
     """Return the names of all tasks."""
     package = importlib.import_module(__package__)
     names = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return sorted(name for name in names if name not in ("core", "task"))
+    return sorted(name for name in names if name not in ("core", "report", "task"))
 
 
 def load_task(name: str) -> Task:
@@ -78,14 +63,15 @@ def load_task(name: str) -> Task:
     return task
 
 
-def check(name: str, function: Function) -> Passed:
+def check(name: str, function: Function) -> Report:
     """Check `function` against the task called `name`.
 
     Returns:
         Words of praise, if every input gives the expected result.
 
     Raises:
-        CheckFailed: with the likely mistake or the smallest input that shows one.
+        CheckFailed: with the likely mistake or the smallest input that shows one; the
+            report has been displayed by then.
         ValueError: no such task.
         TypeError: `function` is not a function.
     """
@@ -94,20 +80,21 @@ def check(name: str, function: Function) -> Passed:
         kind = type(function).__name__
         raise TypeError(word("check.not_callable", got=f"a {kind}", name=name))
     cases = task.cases(SEED)
-    fault = examine(task, function, cases)
-    if fault is not None:
-        raise CheckFailed(fault.text, fault.wrong)
-    return Passed(word("check.passed", title=task.title, count=len(cases)))
+    report = examine(task, function, cases)
+    if report is not None:
+        display(report)
+        raise CheckFailed(report)
+    return Report(task.title, word("check.inputs", count=len(cases)), passed=True)
 
 
-def examine(task: Task, function: Function, cases: Sequence[Case]) -> Fault | None:
+def examine(task: Task, function: Function, cases: Sequence[Case]) -> Report | None:
     """Return why `function` is refused on `cases`, or None where it is right."""
     expected = [run(task.reference, case) for case in cases]
     got: list[Outcome] = []
     for case in cases:
         got.append(run(function, case))
         if isinstance(got[-1].error, NotImplementedError):
-            return _fault(task, word("check.stub"))
+            return Report(task.title, word("check.stub"), read=task.read)
     different = [
         index
         for index, (mine, right) in enumerate(zip(got, expected, strict=True))
@@ -119,21 +106,18 @@ def examine(task: Task, function: Function, cases: Sequence[Case]) -> Fault | No
     first = next((i for i in different if got[i].mutated), different[0])
     words = structure(task, function, got[first], expected[first])
     wrong = None if got[first].mutated else find_wrong(task, cases, got)
-    if wrong is not None:
-        cause = word("check.cause", diagnosis=task.diagnosis(wrong))
-        lines = [
-            words or "",
-            *_numbers(cases[first], got[first], expected[first]),
-            cause,
-        ]
-    elif words:
-        lines = [words, word("check.input", inputs=show_case(cases[first]))]
-    else:
-        lines = [
-            word("check.values"),
-            *_numbers(cases[first], got[first], expected[first]),
-        ]
-    return _fault(task, "\n".join(line for line in lines if line), wrong)
+    numbers = wrong is not None or not words
+    unanswered = got[first].error is not None or got[first].value is None
+    return Report(
+        task.title,
+        words or ("" if wrong else word("check.values")),
+        inputs=show_case(cases[first]),
+        got=show(got[first].value) if numbers and not unanswered else "",
+        expected=show(expected[first].value) if numbers else "",
+        diagnosis=task.diagnosis(wrong) if wrong else "",
+        read=task.read,
+        wrong=wrong,
+    )
 
 
 def run(function: Function, case: Case) -> Outcome:
@@ -243,19 +227,6 @@ def _equal(a: Any, b: Any, tolerance: float) -> bool:
     finite = b[b.isfinite()].abs()
     scale = max(1.0, float(finite.max()) if finite.numel() else 0.0)
     return torch.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
-
-
-def _numbers(case: Case, got: Outcome, expected: Outcome) -> list[str]:
-    lines = [word("check.input", inputs=show_case(case))]
-    if got.error is None and got.value is not None:
-        lines.append("  " + word("check.returned", got=show(got.value)))
-    lines.append("  " + word("check.expected", expected=show(expected.value)))
-    return lines
-
-
-def _fault(task: Task, words: str, wrong: str | None = None) -> Fault:
-    head = word("check.failed", title=task.title)
-    return Fault("\n".join([head, words, word("check.read", read=task.read)]), wrong)
 
 
 def show_case(case: Case) -> str:
