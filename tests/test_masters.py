@@ -211,7 +211,7 @@ def test_only_the_marked_lines_are_replaced_and_the_exercise_still_parses(tmp_pa
     scope: dict = {}
     exec(stripped, scope)
     assert scope["limit"] == 3
-    with pytest.raises(NotImplementedError, match="Task backup: replace this line"):
+    with pytest.raises(NotImplementedError, match="Task backup: put your code"):
         scope["backup"]([1.0], 0.9)
 
 
