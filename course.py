@@ -465,7 +465,11 @@ def lab_settings(env: Environment) -> Path:
     folder = env.folder / "etc" / "course"
     news = "@jupyterlab/apputils-extension:announcements"
     page = {"disabledExtensions": {news: True, "jupyterlab-jupytext": True}}
-    server = {"ServerApp": {"jpserver_extensions": {"jupytext": False}}}
+    server = {
+        "ServerApp": {"jpserver_extensions": {"jupytext": False}},
+        # Otherwise each kernel warns that others on this machine may listen in.
+        "KernelManager": {"transport_encryption": "auto"},
+    }
     for name, content in (
         ("labconfig/page_config.json", page),
         ("jupyter_server_config.json", server),

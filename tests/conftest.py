@@ -1,13 +1,18 @@
 """Fixtures that several test files share."""
 
 import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tools.browser import NAMES, chromium, find_browser
+from tools.browser import NAMES, chromium, find_browser, jupyterlab
+
+ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
     """A headless browser; without one, skip, or fail where CI requires it."""
     found = find_browser()
@@ -18,3 +23,14 @@ def browser():
         pytest.skip(reason)
     with chromium(found) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """JupyterLab on copies of the notebooks: its `address` and its `folder`."""
+    top = tmp_path_factory.mktemp("lab")
+    for room in ("chapters", "exercises", "solutions"):
+        shutil.copytree(ROOT / room, top / "work" / room)
+    (top / "scratch").mkdir()
+    with jupyterlab(top / "work", top / "scratch") as address:
+        yield SimpleNamespace(address=address, folder=top / "work")

@@ -101,7 +101,7 @@ def test_each_displayed_equation_has_an_id_that_is_not_used_twice(path):
 def test_every_question_of_the_bank_is_asked_somewhere():
     asked = {
         call.args[0].value
-        for path in CHAPTERS
+        for path in [*CHAPTERS, *EXERCISES]
         for cell in code_cells(path)
         for call in calls(cell, "quiz")
     }
@@ -115,11 +115,11 @@ def test_interactive_cells_need_only_the_first_cell_and_draw_at_every_position(p
     interactive = [c.source for c in rest if calls(c, "scrub") or calls(c, "quiz")]
     program = "\n".join(
         [
-            "import ast",
+            "from IPython.display import display",
             first.source,
             f"for source in {interactive!r}:",
             "    shown = eval(compile(source, 'cell', 'eval'))",
-            "    shown._repr_mimebundle_()",
+            "    display(shown)",
             "    for values in getattr(shown, 'positions', list)():",
             "        assert shown.draw(**values)",
         ]
@@ -152,7 +152,9 @@ def test_an_exercise_runs_to_its_first_stub_and_fails_there_in_its_own_words(pat
         if any(o.output_type == "error" for o in cell.get("outputs", []))
     )
     assert failing.id == notebook.cells[_index(notebook, stubs[0]) + 1].id
-    assert "Replace that line with your code" in str(caught.value)
+    told = [o.data["text/plain"] for o in failing.outputs if "data" in o]
+    assert "Replace that line with your code" in told[0]
+    assert "stops here" in str(caught.value)
 
 
 def _index(notebook, cell_id):

@@ -49,6 +49,16 @@ NUMERIC = {
     "feedback": [{"value": 1.0, "text": "Half of that."}],
 }
 
+ORDERING = {
+    "kind": "ordering",
+    "prompt": "In which order?",
+    "hint": "Look.",
+    "explain": "So.",
+    "lines": ["a", "b", "c", "d"],
+    "together": [[2, 3]],
+    "feedback": [{"earlier": 1, "later": 4, "text": "a comes first."}],
+}
+
 
 def changed(entry, **fields):
     return {k: v for k, v in (entry | fields).items() if v is not None}
@@ -83,6 +93,15 @@ def changed(entry, **fields):
         ),
         (changed(NUMERIC, feedback=["no"]), "feedback must list value and text"),
         ("a text", "kind must be one of"),
+        (changed(ORDERING, lines=["a", "b"]), "lines must be three or more"),
+        (changed(ORDERING, lines=["a", "b", "a"]), "all different"),
+        (changed(ORDERING, lines="abc"), "lines must be a list of texts"),
+        (changed(ORDERING, together=[[1, 5]]), "together must list numbers of lines"),
+        (
+            changed(ORDERING, feedback=[{"earlier": 4, "later": 1, "text": "x"}]),
+            "feedback for lines 4 and 1",
+        ),
+        (changed(ORDERING, feedback=[{"earlier": 4}]), "feedback must list earlier"),
     ],
 )
 def test_a_fault_names_file_and_question(entry, words):
@@ -93,6 +112,16 @@ def test_a_fault_names_file_and_question(entry, words):
 def test_sound_questions_are_read():
     assert read_question("x", "which", SINGLE).options[1].right
     assert read_question("x", "half", NUMERIC).answer == 0.5
+    assert read_question("x", "order", ORDERING).ranks == (0, 1, 1, 3)
+
+
+def test_shuffled_lines_stand_alike_every_time_and_never_right():
+    for question in BANK.values():
+        if question.kind == "ordering":
+            shown = [index for index, _ in quiz(question.id).state()["lines"]]
+            again = [index for index, _ in quiz(question.id).state()["lines"]]
+            assert shown == again != sorted(shown)
+            assert sorted(shown) == list(range(len(question.lines)))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +135,8 @@ def test_numeric_keys_are_what_the_library_computes(question):
 def test_no_answer_can_be_read_in_what_the_notebook_keeps():
     for name, question in BANK.items():
         bundle = quiz(name)._repr_mimebundle_()
-        kept = json.dumps(
-            {mime: text for mime, text in bundle.items() if "widget" not in mime}
-        )
+        del bundle["text/html"]  # not kept, and encoded
+        kept = json.dumps(bundle, ensure_ascii=False)
         for option in question.options:
             assert option.feedback[:30] not in kept
         assert question.explain[:30] not in kept
@@ -140,6 +168,7 @@ def test_every_formula_of_the_bank_is_compiled():
         texts = [question.prompt, question.hint, question.explain]
         texts += [part for o in question.options for part in (o.text, o.feedback)]
         texts += [text for _, text in question.feedback]
+        texts += [*question.lines, *(text for *_, text in question.pairs)]
         for text in texts:
             assert maths(text).count("<math") == text.count("$") / 2, text
 

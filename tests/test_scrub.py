@@ -59,6 +59,15 @@ def test_a_list_may_name_the_value_it_starts_at():
     assert episodes.state()["texts"][2] == "1,000"
 
 
+def test_a_number_field_takes_any_number_and_keeps_its_type():
+    share = control("share", 0.25)
+    assert share.value(0.7) == 0.7
+    assert isinstance(control("count", 3).value(7), int)
+    front = Front(scrub(bar, height=2.5))
+    assert front.ask(7.25)[0]["alt"] == "A bar of height 7.25 at left, shown."
+    assert len(frames_of(scrub(bar, height=2.5).page_html())["frames"]) == 1
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -69,7 +78,8 @@ def test_a_list_may_name_the_value_it_starts_at():
         ([1, "a"], "all numbers or all words"),
         ([1, 1], "different"),
         (([1, 2], 3), "start 3 is none of"),
-        (0.5, "is no control"),
+        (float("nan"), "is no number to start at"),
+        (None, "is no control"),
         ("left", "is no control"),
     ],
 )
@@ -155,13 +165,10 @@ def test_no_figure_of_pyplot_is_opened():
 
 
 def test_the_notebook_gets_a_widget_and_the_picture_with_its_alt_text(small):
-    data, metadata = small._repr_mimebundle_()
-    assert set(data) == {
-        "application/vnd.jupyter.widget-view+json",
-        "image/png",
-        "text/plain",
-    }
+    (still, metadata), (widget, _) = small.bundles()
+    assert set(still) == {"image/png", "text/html", "text/plain"}
     assert metadata["image/png"]["alt"] == small.alt
+    assert set(widget) == {"application/vnd.jupyter.widget-view+json"}
 
 
 def frames_of(page):
@@ -203,7 +210,7 @@ def test_a_page_over_the_limit_is_refused_with_its_size():
 
 def test_static_output_holds_no_widget(small, monkeypatch):
     monkeypatch.setenv("COURSE_STATIC", "1")
-    data, _ = small._repr_mimebundle_()
+    [(data, _)] = small.bundles()
     assert set(data) == {"text/html", "text/plain"}
 
 

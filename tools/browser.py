@@ -12,7 +12,13 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Request,
+    sync_playwright,
+)
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
@@ -113,3 +119,37 @@ def open_notebook(page: Page, address: str, name: str) -> None:
 def run_all(page: Page) -> None:
     """Run all cells; a click on the menu item is lost in a third of the tries."""
     page.evaluate(RUN_ALL)
+
+
+def set_source(page: Page, cell_id: str, source: str) -> None:
+    """Write another source into a cell of the open notebook."""
+    page.evaluate(
+        """([id, source]) => {
+          const { content } = window.jupyterapp.shell.currentWidget;
+          const cell = content.widgets.find((one) => one.model.id === id);
+          cell.model.sharedModel.setSource(source);
+        }""",
+        [cell_id, source],
+    )
+
+
+class Opened:
+    """A notebook in the browser, and what its page complained about or asked for."""
+
+    def __init__(self, browser: Browser, address: str, name: str) -> None:
+        self.complaints: list[str] = []
+        self.remote: list[str] = []
+        self.page = browser.new_page(viewport={"width": 1200, "height": 1400})
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._heard)
+        self.page.on("request", self._asked)
+        open_notebook(self.page, address, name)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+    def _asked(self, request: Request) -> None:
+        own = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
+        if not request.url.startswith(own):
+            self.remote.append(request.url)

@@ -17,12 +17,15 @@ from nbclient.exceptions import (
 )
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
+from traitlets.config import Config
 
 from tools.files import BuildError
 
 TIMEOUT_S = 600
 MAX_PICTURE_BYTES = 60_000
 
+# Encrypted, because each kernel warns on stderr when it is not.
+QUIET = Config({"KernelManager": {"transport_encryption": "auto"}})
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -61,6 +64,7 @@ def run(notebook: NotebookNode, root: Path, where: str, **environment: str) -> f
             kernel_name="python3",
             record_timing=False,
             store_widget_state=False,
+            config=QUIET,
             resources={"metadata": {"path": folder}},
             on_cell_start=lambda cell, cell_index: started.append(cell_index),
         )
@@ -157,8 +161,8 @@ def _clean_display(output: NotebookNode, where: str) -> NotebookNode:
     if data.pop(_WIDGET, None) is not None and set(data) <= {"text/plain"}:
         data.clear()  # only the widget's own name was left
     output.metadata.pop(_WIDGET, None)
-    if "image/png" in data:
-        data.pop("text/html", None)  # the same picture once more, as an element
+    if {"image/png", "text/markdown"} & set(data):
+        data.pop("text/html", None)  # the same once more, for a live page
     for kind, content in data.items():
         if kind == "text/plain":
             _refuse_address(content, where)

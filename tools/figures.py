@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from course_lib.notebook.plots.style import MEDIA, THEMES, Style
 from tools.files import BuildError, digest, read_bytes, read_text, write_text
 
 MODULE = "course_lib.notebook.plots.diagrams"
@@ -37,8 +38,8 @@ def known_diagrams(root: Path) -> Diagrams:
 
 def draw(name: str, drawing: Drawing, source: str) -> str:
     """Return a diagram as SVG with a title, a description and the digest `source`."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # whatever a matplotlibrc says
+    style = Style(THEMES["light"], MEDIA["notebook"])
+    with style.applied():
         matplotlib.rcParams.update(SETTINGS)
         function, size = drawing
         figure = Figure(figsize=size)

@@ -261,16 +261,7 @@ def monte_carlo_from_episodes(
     count = require_positive_int("num_states", num_states)
     gamma = require_fraction("gamma", gamma)
     returns = _returns(returns_fn, episodes, gamma)  # [N, T]
-    visits, totals, squares = [], [], []  # [N] each, one entry a state
-    for state in range(count):
-        counted = episodes.mask & (episodes.states == state)
-        if first_visit:
-            counted &= counted.cumsum(-1) == 1
-        followed = torch.where(counted, returns, 0.0)
-        visits.append(counted.sum(-1))
-        totals.append(followed.sum(-1))
-        squares.append(followed.square().sum(-1))
-    n, y, y2 = (torch.stack(rows, -1) for rows in (visits, totals, squares))  # [N, S]
+    n, y, y2 = _per_episode(episodes, returns, count, first_visit)  # [N, S] each
     num_visits = n.sum(0)  # [S]
     values = y.sum(0) / num_visits
     spread = (y - values * n).square().sum(0) * len(episodes) / (len(episodes) - 1)
@@ -280,10 +271,31 @@ def monte_carlo_from_episodes(
     return MonteCarloEstimate(
         values=values,
         standard_errors=errors.where((n > 0).sum(0) > 1, torch.nan),
-        visits=num_visits,
+        visits=num_visits.long(),
         num_episodes=len(episodes),
         visit_wise_standard_errors=naive.where(num_visits > 1, torch.nan),
     )
+
+
+def _per_episode(
+    episodes: Episodes, returns: Tensor, num_states: int, first_visit: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Counted visits, summed returns and summed squared returns: [N, S] each."""
+    shape = (len(episodes), num_states)
+    row, column = episodes.mask.nonzero(as_tuple=True)  # real steps, in order of time
+    cell = row * num_states + episodes.states[row, column]  # which of the N * S
+    followed = returns[row, column]
+    if first_visit:
+        step = torch.arange(len(cell))
+        first = torch.full((len(episodes) * num_states,), len(cell))
+        first.scatter_reduce_(0, cell, step, "amin")
+        counted = first[cell] == step
+        cell, followed = cell[counted], followed[counted]
+
+    def summed(weights: Tensor) -> Tensor:
+        return torch.bincount(cell, weights, minlength=shape[0] * shape[1]).view(shape)
+
+    return summed(torch.ones_like(followed)), summed(followed), summed(followed**2)
 
 
 def _returns(returns_fn: ReturnsFn, episodes: Episodes, gamma: float) -> Tensor:

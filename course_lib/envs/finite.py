@@ -21,9 +21,10 @@ _SUM_TOLERANCE = 1e-9
 class FiniteMDP:
     """S, A, P and r of a Markov decision process, checked, in float64.
 
-    Rewards belong to the move, r(s, a, s'): the random walk pays for *entering* its
-    right end, which no r(s, a) can say. A terminal state keeps value 0 by
-    construction: whatever its rows hold is replaced by a self-loop with reward 0.
+    Rewards belong to the move, r(s, a, s'), the most general form: where the coin is
+    the environment's, a walk pays for *entering* its right end, which no r(s, a) can
+    say. A terminal state keeps value 0 by construction: whatever its rows hold is
+    replaced by a self-loop with reward 0.
 
     Raises:
         TypeError: a field is no tensor, or `terminal` is not boolean.

@@ -2,18 +2,22 @@
 
 One file per chapter in `course_lib/quizzes/`, each a mapping from question id to
 
-* `kind`: `single` (one right option), `multiple` (any number) or `numeric`;
+* `kind`: `single` (one right option), `multiple` (any number), `numeric`, `ordering`
+  (shuffled lines of an algorithm) or `predict` (a guess before a cell is run);
 * `prompt`: the question;
 * `options` (single, multiple): a list of `{text, feedback, right}`, `right` left out
   where it is false; every option has its own feedback;
 * `answer`, `tolerance` (numeric), `computed_by`: the library expression that a test
   evaluates to compare with `answer`, and `feedback`: a list of `{value, text}` for
   wrong numbers that people give;
+* `lines` (ordering) in the right order, `together`: lists of line numbers (from 1) that
+  may stand in either order, and `feedback`: a list of `{earlier, later, text}` that is
+  told when line `earlier` does not stand before line `later`;
 * `hint` before an answer, `explain` after the right one.
 """
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -25,6 +29,8 @@ _FIELDS = {
     "single": _COMMON | {"options"},
     "multiple": _COMMON | {"options"},
     "numeric": _COMMON | {"answer", "tolerance", "computed_by", "feedback"},
+    "ordering": _COMMON | {"lines", "together", "feedback"},
+    "predict": _COMMON,
 }
 
 
@@ -37,7 +43,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """One question; `options` for single and multiple, the rest for numeric."""
+    """One question; which of the later fields count depends on its kind."""
 
     id: str
     kind: str
@@ -48,7 +54,12 @@ class Question:
     answer: float = float("nan")
     tolerance: float = 0.0
     computed_by: str = ""
-    feedback: tuple[tuple[float, str], ...] = field(default=())
+    feedback: tuple[tuple[float, str], ...] = ()
+    lines: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    """Ordering: lines of equal rank may stand in either order."""
+    pairs: tuple[tuple[int, int, str], ...] = ()
+    """Ordering: indices of two lines, and what is told when the first comes later."""
 
 
 @functools.cache
@@ -93,9 +104,14 @@ def read_question(where: str, key: str, entry: Any) -> Question:
         if not isinstance(entry[name], str) or not entry[name].strip():
             raise ValueError(f"{where}: {name} must be a text")
     texts = {name: entry[name].strip() for name in ("prompt", "hint", "explain")}
+    rest: dict[str, Any] = {}
     if kind == "numeric":
-        return Question(id=key, kind=kind, **texts, **_numeric(where, entry))
-    return Question(id=key, kind=kind, **texts, options=_options(where, kind, entry))
+        rest = _numeric(where, entry)
+    elif kind == "ordering":
+        rest = _ordering(where, entry)
+    elif kind != "predict":
+        rest = {"options": _options(where, kind, entry)}
+    return Question(id=key, kind=kind, **texts, **rest)
 
 
 def _options(where: str, kind: str, entry: dict[str, Any]) -> tuple[Option, ...]:
@@ -136,3 +152,33 @@ def _numeric(where: str, entry: dict[str, Any]) -> dict[str, Any]:
         "computed_by": str(entry["computed_by"]),
         "feedback": feedback,
     }
+
+
+def _ordering(where: str, entry: dict[str, Any]) -> dict[str, Any]:
+    lines, together = entry["lines"], entry["together"]
+    if not isinstance(lines, list) or not all(isinstance(one, str) for one in lines):
+        raise ValueError(f"{where}: lines must be a list of texts")
+    if len(lines) < 3 or len(set(lines)) < len(lines):
+        raise ValueError(f"{where}: lines must be three or more, all different")
+    ranks = list(range(len(lines)))
+    numbers = range(1, len(lines) + 1)
+    for group in together or []:
+        if not isinstance(group, list) or not set(group) <= set(numbers):
+            raise ValueError(f"{where}: together must list numbers of lines, from 1")
+        for number in group:
+            ranks[number - 1] = min(group) - 1
+    pairs = []
+    for one in entry["feedback"]:
+        try:
+            earlier, later, said = one["earlier"], one["later"], str(one["text"])
+        except (TypeError, KeyError) as error:
+            raise ValueError(
+                f"{where}: feedback must list earlier, later and text"
+            ) from error
+        if earlier not in numbers or later not in numbers or earlier >= later:
+            raise ValueError(
+                f"{where}: feedback for lines {earlier} and {later}; expected two "
+                f"numbers from 1 to {len(lines)}, the earlier line first"
+            )
+        pairs.append((earlier - 1, later - 1, said))
+    return {"lines": tuple(lines), "ranks": tuple(ranks), "pairs": tuple(pairs)}

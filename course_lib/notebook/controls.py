@@ -6,9 +6,11 @@
 `["plain", "clipped"]` a choice, starting at the first
 `([10, 100], 100)`     the same two, starting at the value that is named
 `True`, `False`        a switch
+`0.25`                 a field for any number, starting at this one
 =====================  ============================================================
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,9 +26,20 @@ class Control:
     """One control: its values in order, and the index of the one it starts at."""
 
     name: str
-    kind: Literal["slider", "choice", "switch"]
+    kind: Literal["slider", "choice", "switch", "number"]
     values: tuple[Value, ...]
-    start: int
+    start: float
+    """Index of the first value shown; for a number, that number itself."""
+
+    def value(self, index: float) -> Value:
+        """Return the value that the front end calls `index`."""
+        if self.kind == "number":
+            return type(self.values[0])(index)
+        return self.values[int(index)]
+
+    def indices(self) -> list[float]:
+        """Return what can be moved to; of a number only the start is known."""
+        return [self.start] if self.kind == "number" else list(range(len(self.values)))
 
     def state(self) -> dict[str, Any]:
         """Return what the front end needs: texts and an index, no numbers to format."""
@@ -57,6 +70,10 @@ def control(name: str, spec: object) -> Control:
     """
     if isinstance(spec, bool):
         return Control(name, "switch", (False, True), int(spec))
+    if isinstance(spec, int | float):
+        if not math.isfinite(spec):
+            raise ValueError(f"{name}: {spec} is no number to start at")
+        return Control(name, "number", (spec,), spec)
     if isinstance(spec, list) and spec:
         return _from_list(name, spec, spec[0])
     if isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], list):
@@ -65,7 +82,7 @@ def control(name: str, spec: object) -> Control:
         return _from_range(name, *spec)
     raise TypeError(
         f"{name}: {spec!r} is no control; expected (low, high, step, start), a list of "
-        "numbers, a list of words, True or False"
+        "numbers, a list of words, True, False or a number"
     )
 
 

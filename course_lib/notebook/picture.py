@@ -16,11 +16,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from course_lib.notebook.plots.style import WIDE, Size, current
+
 Draw = Callable[..., str]
 
-SIZE = (7.2, 3.0)  # inches
-DPI = 120
-CSS_PIXELS_PER_INCH = 100
+SIZE = WIDE
 
 
 class Canvas:
@@ -28,37 +28,42 @@ class Canvas:
 
     The layout is computed at the first drawing and kept: axes that stand in the same
     place at every value do not jump when a tick label grows, and a later drawing saves
-    half of its time.
+    half of its time. The style is that of the moment when the canvas was made, so that
+    what a reader sees again is what was there before.
     """
 
-    def __init__(self, draw: Draw, size: tuple[float, float] = SIZE) -> None:
+    def __init__(self, draw: Draw, size: Size = SIZE) -> None:
         self._draw = draw
-        self._boxes: list[Any] = []
-        self.figure = Figure(figsize=size, dpi=DPI)
+        self._boxes: list[Any] | None = None
+        self.style = current()
+        with self.style.applied():
+            self.figure = Figure(figsize=size)
         self._agg = FigureCanvasAgg(self.figure)
-        width, height = (round(side * CSS_PIXELS_PER_INCH) for side in size)
-        self.css_size = (width, height)
+        scale = self.style.medium.css_pixels_per_inch
+        self.css_size = (round(size[0] * scale), round(size[1] * scale))
 
     def draw(self, values: dict[str, Any]) -> str:
         """Draw at `values` and return the alt text."""
-        self.figure.clear()
-        alt = self._draw(self.figure, **values)
-        if not isinstance(alt, str) or not alt:
-            name = getattr(self._draw, "__name__", repr(self._draw))
-            raise TypeError(
-                f"draw: {name} returned {alt!r}; expected its alt text, a str"
-            )
-        if not self._boxes:
-            self._boxes = self._laid_out()
+        with self.style.applied():
+            self.figure.clear()
+            alt = self._draw(self.figure, **values)
+            if not isinstance(alt, str) or not alt:
+                name = getattr(self._draw, "__name__", repr(self._draw))
+                raise TypeError(
+                    f"draw: {name} returned {alt!r}; expected its alt text, a str"
+                )
+            if self._boxes is None:
+                self._boxes = self._laid_out()
         for axes, box in zip(self.figure.axes, self._boxes, strict=False):
             axes.set_position(box)
         return alt
 
     def _laid_out(self) -> list[Any]:
-        if any(axes.get_subplotspec() for axes in self.figure.axes):
-            self.figure.set_layout_engine("constrained")
-            self.figure.draw_without_rendering()
-            self.figure.set_layout_engine("none")
+        if not any(axes.get_subplotspec() for axes in self.figure.axes):
+            return []  # the draw function has placed its axes itself
+        self.figure.set_layout_engine("constrained")
+        self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")
         return [axes.get_position() for axes in self.figure.axes]
 
     def image(self, kind: str = "png", colours: int = 0, **options: Any) -> bytes:
@@ -68,7 +73,8 @@ class Canvas:
         its file shrinks to a third. Further options are Pillow's. `savefig` is not used
         because it draws the figure twice.
         """
-        self._agg.draw()
+        with self.style.applied():  # ticks are made as late as this
+            self._agg.draw()
         image = Image.fromarray(np.asarray(self._agg.buffer_rgba())).convert("RGB")
         if colours:
             image = image.quantize(colours, dither=Image.Dither.NONE)
@@ -117,7 +123,7 @@ class Picture:
         return self.alt
 
 
-def picture(draw: Draw, *, size: tuple[float, float] = SIZE, **values: Any) -> Picture:
+def picture(draw: Draw, *, size: Size = SIZE, **values: Any) -> Picture:
     """Draw `draw(fig, **values)` once and return it as a picture with alt text.
 
     Args:

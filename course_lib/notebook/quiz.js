@@ -1,4 +1,5 @@
-// One module, two hosts: `render` for a live notebook (anywidget), `mountPage` for pages.
+// Turns each question on the page into a form. In a notebook every quiz brings this module
+// along; a form that has been built is left alone.
 
 // JupyterLab takes arrow keys and letters from a control unless the control itself says no.
 const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
@@ -17,6 +18,10 @@ function rich(tag, attributes, html) {
   return node;
 }
 
+function fill(text, values) {
+  return text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
 function unlock(encoded) {
   const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
   return JSON.parse(new TextDecoder().decode(bytes));
@@ -30,57 +35,117 @@ function readNumber(text) {
   return parts.map(Number).reduce((top, bottom) => top / bottom);
 }
 
-function gradeChoice(key, chosen) {
-  const right = chosen.join() === key.rights.join();
-  // One sentence for each option chosen; a right choice of several needs no repeating.
-  const said = chosen.filter((index) => right || !key.rights.includes(index));
-  return { right, feedback: said.map((index) => key.feedback[index]) };
-}
+// Each kind of question has its fields, and a function that grades what stands in them:
+// it returns words where nothing can be graded yet, else { right, feedback }.
 
-function gradeNumber(key, value) {
-  const slack = 1e-9 + key.tolerance;
-  const right = Math.abs(value - key.answer) <= slack;
-  const known = key.numbers.find(([wrong]) => Math.abs(value - wrong) <= slack);
-  return { right, feedback: known && !right ? [known[1]] : [] };
-}
-
-let count = 0;
-
-function choices(question) {
+function choice(question, key) {
   const type = question.kind === "single" ? "radio" : "checkbox";
-  const group = `course-quiz-${count++}`;
-  return question.options.map((text, index) => {
-    const input = element("input", { type, name: group, value: index, ...OWN_KEYS });
-    return element("label", { class: "course-quiz-option" }, input, rich("span", {}, text));
-  });
+  const group = `course-quiz-${question.id}`; // a group ends at its form
+  const inputs = question.options.map((_, index) => element("input", { type, name: group, value: index, ...OWN_KEYS }));
+  const fields = question.options.map((text, index) => element("label", { class: "course-quiz-option" }, inputs[index], rich("span", {}, text)));
+  const grade = () => {
+    const chosen = inputs.filter((input) => input.checked).map((input) => Number(input.value));
+    if (chosen.length === 0) return question.words.choose;
+    const right = chosen.join() === key.rights.join();
+    // A right choice of several needs no repeating while another one is wrong or missing.
+    const said = chosen.filter((index) => right || !key.rights.includes(index));
+    return { right, feedback: said.map((index) => key.feedback[index]) };
+  };
+  return { fields, grade };
 }
 
-function numberField(question) {
-  const input = element("input", { type: "text", inputmode: "decimal", autocomplete: "off", "aria-label": question.words.answer, ...OWN_KEYS });
-  return [element("div", { class: "course-quiz-option" }, input)];
+function textField(question, inputmode) {
+  const input = element("input", { type: "text", inputmode, autocomplete: "off", "aria-label": question.words.answer, ...OWN_KEYS });
+  return [input, element("div", { class: "course-quiz-option" }, input)];
 }
+
+function number(question, key) {
+  const [input, line] = textField(question, "text");
+  const grade = () => {
+    const value = readNumber(input.value);
+    if (!Number.isFinite(value)) return question.words.number;
+    const slack = 1e-9 + key.tolerance;
+    const right = Math.abs(value - key.answer) <= slack;
+    const known = key.numbers.find(([wrong]) => Math.abs(value - wrong) <= slack);
+    return { right, feedback: known && !right ? [known[1]] : [] };
+  };
+  return { fields: [line], grade };
+}
+
+function prediction(question) {
+  const [input, line] = textField(question, "text");
+  const grade = () => {
+    const guess = input.value.trim();
+    return guess ? { guess } : question.words.guess;
+  };
+  return { fields: [line], grade };
+}
+
+function ordering(question, key) {
+  const { words } = question;
+  const list = element("ol", { class: "course-quiz-lines" });
+  const spoken = element("p", { class: "course-quiz-spoken", "aria-live": "polite" });
+  const move = (row, step, button) => {
+    const other = step < 0 ? row.previousElementSibling : row.nextElementSibling;
+    if (!other) return;
+    if (step < 0) other.before(row);
+    else other.after(row);
+    const place = [...list.children].indexOf(row) + 1;
+    spoken.textContent = fill(words.moved, { place, count: list.children.length, line: row.dataset.plain });
+    button.focus(); // moving a node takes the focus away
+  };
+  for (const [index, html] of question.lines) {
+    const text = rich("span", { class: "course-quiz-text" }, html);
+    const row = element("li", { "data-index": index, "data-plain": text.textContent });
+    const button = (step, sign, label) => {
+      const node = element("button", { type: "button", "aria-label": fill(label, { line: text.textContent }), ...OWN_KEYS }, sign);
+      node.addEventListener("click", () => move(row, step, node));
+      return node;
+    };
+    row.append(button(-1, "↑", words.up), button(1, "↓", words.down), text);
+    list.append(row);
+  }
+  const grade = () => {
+    const order = [...list.children].map((row) => Number(row.dataset.index));
+    const ranks = order.map((index) => key.ranks[index]);
+    const expected = [...key.ranks].sort((a, b) => a - b);
+    const good = ranks.findIndex((rank, place) => rank !== expected[place]);
+    if (good < 0) return { right: true, feedback: [] };
+    const told = key.pairs.find(([earlier, later]) => order.indexOf(earlier) > order.indexOf(later));
+    return { right: false, feedback: [told ? told[2] : fill(words.misplaced, { count: good })] };
+  };
+  return { fields: [list, spoken], grade };
+}
+
+const KINDS = { single: choice, multiple: choice, numeric: number, ordering, predict: prediction };
 
 function build(root, question) {
   const { words } = question;
   const key = unlock(question.key);
-  const numeric = question.kind === "numeric";
-  const fields = numeric ? numberField(question) : choices(question);
+  const { fields, grade } = KINDS[question.kind](question, key);
   const note = question.note ? [element("p", { class: "course-quiz-note" }, question.note)] : [];
-  const check = element("button", { type: "submit", ...OWN_KEYS }, words.check);
+  const submit = element("button", { type: "submit", ...OWN_KEYS }, question.kind === "predict" ? words.write : words.check);
   const hint = element("details", {}, element("summary", { ...OWN_KEYS }, words.hint), rich("p", {}, question.hint));
   const verdict = element("div", { class: "course-quiz-verdict", role: "status", "aria-live": "polite" });
-  const fieldset = element("fieldset", {}, rich("legend", {}, question.prompt), ...note, ...fields, element("div", { class: "course-quiz-line" }, check, hint), verdict);
+  const fieldset = element("fieldset", {}, rich("legend", {}, question.prompt), ...note, ...fields, element("div", { class: "course-quiz-line" }, submit, hint), verdict);
   const form = element("form", { class: "course-quiz-form", novalidate: "" }, fieldset);
 
   const say = (className, ...nodes) => {
     verdict.className = `course-quiz-verdict ${className}`;
     verdict.replaceChildren(...nodes);
   };
-  const grade = ({ right, feedback }) => {
-    const verb = element("strong", {}, right ? words.right : words.wrong);
-    const told = feedback.map((html) => rich("p", {}, html));
-    const more = right ? [rich("p", {}, key.explain)] : [];
-    say(right ? "course-quiz-right" : "course-quiz-wrong", verb, ...told, ...more);
+  const tell = (graded) => {
+    if (typeof graded === "string") {
+      say("", graded);
+    } else if ("guess" in graded) {
+      const after = element("details", {}, element("summary", { ...OWN_KEYS }, words.after), rich("p", {}, key.explain));
+      say("", element("p", {}, fill(words.written, graded)), after);
+    } else {
+      const verb = element("strong", {}, graded.right ? words.right : words.wrong);
+      const told = graded.feedback.map((html) => rich("p", {}, html));
+      const more = graded.right ? [rich("p", {}, key.explain)] : [];
+      say(graded.right ? "course-quiz-right" : "course-quiz-wrong", verb, ...told, ...more);
+    }
   };
   // A notebook may take Enter before the browser turns it into a submission.
   form.addEventListener("keydown", (event) => {
@@ -91,22 +156,9 @@ function build(root, question) {
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (numeric) {
-      const value = readNumber(form.querySelector("input").value);
-      if (Number.isNaN(value)) say("", words.number);
-      else grade(gradeNumber(key, value));
-      return;
-    }
-    const chosen = [...form.querySelectorAll("input:checked")].map((input) => Number(input.value));
-    if (chosen.length === 0) say("", words.choose);
-    else grade(gradeChoice(key, chosen));
+    tell(grade());
   });
   root.replaceChildren(form);
-}
-
-function render({ model, el }) {
-  el.classList.add("course-quiz");
-  build(el, model.get("question"));
 }
 
 export function mountPage(root) {
@@ -115,5 +167,3 @@ export function mountPage(root) {
     build(place, JSON.parse(place.querySelector("script").textContent));
   });
 }
-
-export default { render };

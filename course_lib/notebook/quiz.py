@@ -1,32 +1,28 @@
 """`quiz`: a question from the bank, answered in the notebook or on a page.
 
-The cell holds only the question's id. The answer key travels to the front end encoded,
-so that nobody reads it by accident; the front end (`quiz.js`) gives the feedback, which
-is why a quiz needs no kernel on slides and on the site.
+The cell holds only the question's id. The answer key travels to the page encoded, so
+that nobody reads it by accident; the page itself (`quiz.js`) gives the feedback, which
+is why a quiz needs neither kernel nor widgets, nor a network.
 """
 
 import base64
 import difflib
+import functools
 import html
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
-import anywidget
-import traitlets
-
 from course_lib.notebook.bank import Question, read_bank
-from course_lib.notebook.picture import widget_bundle
-from course_lib.notebook.words import maths, word
+from course_lib.notebook.words import maths, word, words_of
 
-_HERE = Path(__file__).parent
+_NOTES = {"multiple": "several", "ordering": "order"}
 
 
-class _QuizView(anywidget.AnyWidget):
-    _esm = _HERE / "quiz.js"
-    _css = _HERE / "quiz.css"
-    question = traitlets.Dict().tag(sync=True)
+def _note(kind: str) -> str:
+    return word(f"quiz.{_NOTES[kind]}") if kind in _NOTES else ""
 
 
 class Quiz:
@@ -45,45 +41,64 @@ class Quiz:
             "answer": question.answer if question.kind == "numeric" else None,
             "tolerance": question.tolerance,
             "numbers": [[value, maths(said)] for value, said in question.feedback],
+            "ranks": question.ranks,
+            "pairs": [[*places, maths(said)] for *places, said in question.pairs],
             "explain": maths(question.explain),
         }
         encoded = base64.b64encode(json.dumps(key).encode("utf-8")).decode("ascii")
-        names = ("check", "hint", "choose", "number", "right", "wrong", "answer")
         return {
             "id": question.id,
             "kind": question.kind,
             "prompt": maths(question.prompt),
             "options": [maths(option.text) for option in question.options],
-            "note": word("quiz.several") if question.kind == "multiple" else "",
+            "lines": [[i, maths(question.lines[i])] for i in self._shuffled()],
+            "note": _note(question.kind),
             "hint": maths(question.hint),
             "key": encoded,
-            "words": {name: word(f"quiz.{name}") for name in names},
+            "words": words_of("quiz"),
         }
+
+    def _shuffled(self) -> list[int]:
+        """Return the lines' indices as first shown: always alike, never right."""
+        order = list(range(len(self._question.lines)))
+        generator = random.Random(self.id)
+        while order and sorted(order) == order:
+            generator.shuffle(order)
+        return order
 
     def markdown(self) -> str:
         """Return the question without its answer, for a page without scripts."""
         lines = [f"**{self._question.prompt}**", ""]
         lines += [f"- {option.text}" for option in self._question.options]
+        lines += [f"- {self._question.lines[index]}" for index in self._shuffled()]
         return "\n".join(lines)
 
     def page_html(self) -> str:
-        """Return self-contained HTML; `quiz.js` must be on the page, once."""
+        """Return the form's HTML; the page must hold `quiz.js` and `quiz.css`, once."""
         payload = json.dumps(self.state(), ensure_ascii=False).replace("</", "<\\/")
+        options = "".join(f"<li>{maths(o.text)}</li>" for o in self._question.options)
         return (
             f'<div class="course-quiz" id="quiz-{html.escape(self.id)}">'
-            f"<p>{maths(self._question.prompt)}</p>"
+            f"<p>{maths(self._question.prompt)}</p><ul>{options}</ul>"
             f'<script type="application/json">{payload}</script></div>'
         )
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        if os.environ.get("COURSE_STATIC"):
-            return {"text/html": self.page_html(), "text/plain": repr(self)}
-        live = widget_bundle(_QuizView(question=self.state()).model_id)
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        page = self.page_html()
+        if not os.environ.get("COURSE_STATIC"):  # alone, so it brings what it needs
+            script = _asset("quiz.js") + "\nmountPage(document);"
+            page += f"<style>{_asset('quiz.css')}</style>"
+            page += f'<script type="module">{script}</script>'
         texts = {"text/markdown": self.markdown(), "text/plain": repr(self)}
-        return live | texts
+        return {"text/html": page} | texts
 
     def __repr__(self) -> str:
         return self.markdown()
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def quiz(name: str) -> Quiz:

@@ -13,18 +13,20 @@ function element(tag, attributes = {}, ...children) {
 // JupyterLab takes arrow keys and letters from a control unless the control itself says no.
 const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
 
-function inputFor(control, id) {
+function inputFor(control) {
   if (control.kind === "choice") {
-    const select = element("select", { id, ...OWN_KEYS });
+    const select = element("select", OWN_KEYS);
     control.texts.forEach((text, index) => select.append(element("option", { value: index }, text)));
     return select;
   }
-  if (control.kind === "switch") return element("input", { id, type: "checkbox", ...OWN_KEYS });
-  return element("input", { id, type: "range", min: 0, max: control.texts.length - 1, step: 1, ...OWN_KEYS });
+  if (control.kind === "number") return element("input", { type: "number", step: "any", ...OWN_KEYS });
+  if (control.kind === "switch") return element("input", { type: "checkbox", ...OWN_KEYS });
+  return element("input", { type: "range", min: 0, max: control.texts.length - 1, step: 1, ...OWN_KEYS });
 }
 
 function readIndex(input) {
-  return input.type === "checkbox" ? Number(input.checked) : Number(input.value);
+  if (input.type === "checkbox") return Number(input.checked);
+  return input.value === "" ? NaN : Number(input.value);
 }
 
 function writeIndex(input, output, control, index) {
@@ -36,27 +38,37 @@ function writeIndex(input, output, control, index) {
   }
 }
 
-let count = 0;
-
 // Builds the controls and the picture inside `root`; `moved(indices, place)` hears of moves.
 function build(root, state, moved) {
   const inputs = [];
   const outputs = [];
   const controls = element("div", { class: "course-scrub-controls", role: "group", "aria-label": state.group });
   state.controls.forEach((control, place) => {
-    const id = `course-scrub-${count++}`;
-    const input = inputFor(control, id);
-    const output = control.kind === "slider" ? element("output", { for: id, "aria-hidden": "true" }) : null;
-    input.addEventListener("input", () => moved(inputs.map(readIndex), place));
+    const input = inputFor(control);
+    const output = control.kind === "slider" ? element("output", { "aria-hidden": "true" }) : null;
+    const tell = () => {
+      const indices = inputs.map(readIndex);
+      if (indices.every(Number.isFinite)) moved(indices, place);
+    };
+    // A number counts when it is finished, not at each digit.
+    input.addEventListener(control.kind === "number" ? "change" : "input", tell);
+    input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.stopPropagation(); // a notebook would take it before the field does
+      tell();
+    });
     inputs.push(input);
     outputs.push(output);
-    const line = element("div", { class: `course-scrub-line course-scrub-${control.kind}` });
-    line.append(element("label", { for: id }, control.label), input, ...(output ? [output] : []));
+    // A label around its control needs no id, which would have to differ over all widgets.
+    const label = element("label", {}, element("span", {}, control.label), input);
+    const line = element("div", { class: `course-scrub-line course-scrub-${control.kind}` }, label);
+    if (output) line.append(output);
     controls.append(line);
   });
   const [width, height] = state.size;
   const frame = element("div", { class: "course-scrub-frame" });
   frame.style.maxWidth = `${width}px`;
+  frame.style.background = state.ground;
   frame.style.aspectRatio = `${width} / ${height}`;
   // A screen reader hears what the new picture shows; sighted readers see it.
   const spoken = element("p", { class: "course-scrub-spoken", "aria-live": "polite" });
@@ -88,6 +100,17 @@ async function decoded(src, alt) {
   return image;
 }
 
+// The picture that stands in for a widget without a kernel goes once the widget stands.
+function hideStill(el, id) {
+  if (!el.isConnected) {
+    requestAnimationFrame(() => hideStill(el, id));
+    return;
+  }
+  for (const still of document.querySelectorAll(`[data-course-still="${id}"]`)) {
+    (still.closest(".jp-OutputArea-child") ?? still).style.display = "none";
+  }
+}
+
 function render({ model, el }) {
   const state = model.get("scrub");
   const kept = new Map();
@@ -107,6 +130,7 @@ function render({ model, el }) {
     else if (!busy) ask();
   });
   el.classList.add("course-scrub");
+  hideStill(el, model.get("still"));
   view.write(model.get("indices"));
 
   const keep = (key, image) => {
@@ -161,6 +185,9 @@ function mountFigure(figure) {
   });
   view.write(starts);
   view.show(images.get(starts.join()));
+  view.inputs.forEach((input) => {
+    input.disabled = input.type === "number"; // a page has frames, not a kernel
+  });
   if (state.note) figure.append(element("figcaption", {}, state.note));
 }
 

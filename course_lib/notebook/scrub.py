@@ -10,29 +10,32 @@ import base64
 import html
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
+from IPython.display import display
 
 from course_lib.notebook.controls import Control, Value, control, text
-from course_lib.notebook.picture import SIZE, Canvas, Draw, png_bundle, widget_bundle
+from course_lib.notebook.picture import SIZE, Canvas, Draw, Picture, widget_bundle
 from course_lib.notebook.words import word
 
 MAX_FRAMES = 40
 MAX_PAGE_BYTES = 600_000
 _HERE = Path(__file__).parent
 
-Indices = tuple[int, ...]
+Indices = tuple[float, ...]
 
 
 class _ScrubView(anywidget.AnyWidget):
     _esm = _HERE / "scrub.js"
     _css = _HERE / "scrub.css"
     scrub = traitlets.Dict().tag(sync=True)
-    indices: traitlets.List[int] = traitlets.List().tag(sync=True)
+    indices: traitlets.List[float] = traitlets.List().tag(sync=True)
     picture = traitlets.Bytes().tag(sync=True)
+    still = traitlets.Unicode().tag(sync=True)
 
 
 class Scrub:
@@ -41,48 +44,49 @@ class Scrub:
     def __init__(self, draw: Draw, controls: list[Control], size: tuple[float, float]):
         self.controls = controls
         self._canvas = Canvas(draw, size)
-        self._start: Indices = tuple(control.start for control in controls)
+        self._start: Indices = tuple(one.start for one in controls)
         self._view: _ScrubView | None = None
-        self._indices = self._start
         self.alt = self._canvas.draw(self._at(self._start))
         self._png = self._canvas.small_png()
 
     @property
     def values(self) -> dict[str, Value]:
         """The values that the controls stand at now, by name."""
-        indices = self._view.indices if self._view is not None else self._indices
-        return self._at(tuple(indices))
+        return self._at(self._start if self._view is None else self._view.indices)
 
     def positions(self) -> list[dict[str, Value]]:
         """Every value of every control, the others at their start: a page's frames."""
-        return [self._at(indices) for indices in self._axes(self.controls)]
+        return [self._at(indices) for indices in _axes(self.controls)]
 
     def draw(self, **values: Value) -> str:
         """Draw at these values (the others at their start) and return the alt text."""
         return self._canvas.draw(self._at(self._start) | values)
 
-    def _at(self, indices: Indices) -> dict[str, Value]:
-        pairs = zip(self.controls, indices, strict=True)
-        return {one.name: one.values[index] for one, index in pairs}
+    def bundles(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return what a notebook is given: MIME bundles, each with its metadata.
 
-    @staticmethod
-    def _axes(controls: list[Control]) -> list[Indices]:
-        start = tuple(control.start for control in controls)
-        axes = [start]
-        for place, one in enumerate(controls):
-            for index in range(len(one.values)):
-                if index != one.start:
-                    axes.append((*start[:place], index, *start[place + 1 :]))
-        return axes
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        Live, these are a still picture and the widget, which hides the picture as soon
+        as it stands. Where no widget can stand, in a notebook opened later without a
+        kernel or without trust, the picture is what remains.
+        """
         if os.environ.get("COURSE_STATIC"):
-            return {"text/html": self.page_html(), "text/plain": self.alt}, {}
-        data, metadata = png_bundle(self._png, self.alt, self._canvas.css_size)
-        return widget_bundle(self._live().model_id) | data, metadata
+            return [({"text/html": self.page_html(), "text/plain": self.alt}, {})]
+        view = self._live()
+        still = Picture(self._png, self.alt, self._canvas.css_size)
+        data, metadata = still._repr_mimebundle_()
+        data["text/html"] = _still_html(view.model_id, data["text/html"])
+        return [(data, metadata), (widget_bundle(view.model_id), {})]
+
+    def _ipython_display_(self) -> None:
+        for data, metadata in self.bundles():
+            display(data, metadata=metadata, raw=True)
 
     def __repr__(self) -> str:
         return self.alt
+
+    def _at(self, indices: Sequence[float]) -> dict[str, Value]:
+        pairs = zip(self.controls, indices, strict=True)
+        return {one.name: one.value(index) for one, index in pairs}
 
     # Live: the front end asks, Python draws.
 
@@ -93,6 +97,7 @@ class Scrub:
                 indices=list(self._start),
                 picture=self._png,
             )
+            self._view.still = self._view.model_id
             self._view.on_msg(self._answer)
         return self._view
 
@@ -104,6 +109,7 @@ class Scrub:
             "alt": self.alt,
             "group": word("scrub.group", names=names),
             "size": self._canvas.css_size,
+            "ground": self._canvas.style.theme.ground,
         }
 
     def _answer(self, view: _ScrubView, request: dict[str, Any], _: Any) -> None:
@@ -135,16 +141,16 @@ class Scrub:
         """
         controls = _thinned(self.controls, max_frames)
         canvas, frames = self._canvas, {}
-        places = self._axes(controls)
+        places = _axes(controls)
         for indices in places:
             pairs = zip(controls, indices, strict=True)
-            alt = canvas.draw({one.name: one.values[i] for one, i in pairs})
+            alt = canvas.draw({one.name: one.value(index) for one, index in pairs})
             webp = base64.b64encode(canvas.image("webp", colours=64, lossless=True))
-            frames[",".join(map(str, indices))] = {
+            frames[_key(indices)] = {
                 "src": "data:image/webp;base64," + webp.decode("ascii"),
                 "alt": alt,
             }
-        first = frames[",".join(map(str, places[0]))]
+        first = frames[_key(places[0])]
         state = self._state(controls)
         state |= {"alt": first["alt"], "frames": frames}
         state["note"] = word("scrub.static") if len(controls) > 1 else ""
@@ -165,23 +171,47 @@ class Scrub:
         return page
 
 
+def _still_html(model_id: str, image: str) -> str:
+    note = html.escape(word("scrub.still"))
+    return f'<div data-course-still="{model_id}">{image}<p><em>{note}</em></p></div>'
+
+
+def _key(indices: Indices) -> str:
+    return ",".join(map(str, indices))
+
+
+def _axes(controls: list[Control]) -> list[Indices]:
+    """Return the start, then each control's other values with the rest at the start."""
+    start = tuple(one.start for one in controls)
+    axes = [start]
+    for place, one in enumerate(controls):
+        for index in one.indices():
+            if index != one.start:
+                axes.append((*start[:place], index, *start[place + 1 :]))
+    return axes
+
+
 def _thinned(controls: list[Control], max_frames: int) -> list[Control]:
     """Return controls with fewer values, so that all axes together fit the limit."""
-    lengths = [len(control.values) for control in controls]
+    lengths = [len(one.values) for one in controls]
     while sum(lengths) - len(lengths) + 1 > max_frames:
         lengths[lengths.index(max(lengths))] -= 1
-    return [_every(control, n) for control, n in zip(controls, lengths, strict=True)]
+    return [_every(one, length) for one, length in zip(controls, lengths, strict=True)]
 
 
 def _every(control: Control, count: int) -> Control:
+    if count == len(control.values):
+        return control
     last = len(control.values) - 1
     chosen = {round(i * last / (count - 1)) for i in range(count)}
     if control.start not in chosen:  # its nearest neighbour makes room
         chosen.remove(min(chosen, key=lambda index: abs(index - control.start)))
-        chosen.add(control.start)
+        chosen.add(int(control.start))
     indices = sorted(chosen)
     values = tuple(control.values[index] for index in indices)
-    return Control(control.name, control.kind, values, indices.index(control.start))
+    return Control(
+        control.name, control.kind, values, indices.index(int(control.start))
+    )
 
 
 def scrub(draw: Draw, *, size: tuple[float, float] = SIZE, **controls: object) -> Scrub:
@@ -192,7 +222,7 @@ def scrub(draw: Draw, *, size: tuple[float, float] = SIZE, **controls: object) -
             matplotlib figure and returns the alt text.
         size: width and height in inches.
         controls: for each value `(low, high, step, start)`, a list of numbers or of
-            words, or a bool (see `course_lib.notebook.controls`).
+            words, a bool or a number (see `course_lib.notebook.controls`).
 
     Returns:
         The scrub. As the last line of a cell it shows itself; `.values` reads the

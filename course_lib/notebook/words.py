@@ -50,6 +50,11 @@ def word(path: str, **values: object) -> str:
     return str(node).format(**values) if values else str(node)
 
 
+def words_of(section: str) -> dict[str, str]:
+    """Return all texts of one section by name; the page fills in their `{name}`."""
+    return {name: str(text) for name, text in _words()[section].items()}
+
+
 def label(name: str) -> str:
     """Return the label of a control called `name`, or the name itself."""
     return str(_words()["labels"].get(name, name.replace("_", " ")))

@@ -14,11 +14,14 @@ def _cases(seed: int) -> Sequence[Case]:
     generator = torch.Generator().manual_seed(seed)
     pair = _two_states()
     walk = random_walk()
+    inside = torch.tensor([0.0, 0.3, 0.1, 0.8, 0.2, 0.9, 0.0])
     return [
         _case(pair, uniform_policy(pair), torch.zeros(2), 0.9, _PAIR),
-        _case(pair, uniform_policy(pair), torch.tensor([2.0, 5.0]), 0.9, _PAIR),
-        _case(walk, uniform_policy(walk), torch.linspace(0, 1, 7), 1.0, "The walk"),
+        _case(pair, uniform_policy(pair), torch.tensor([2.0, 0.0]), 0.9, _PAIR),
+        _case(walk, uniform_policy(walk), inside, 1.0, "The walk"),
         *(_random_case(generator, gamma) for gamma in (0.5, 0.0, 1.0)),
+        # What an array holds for a terminal state means nothing.
+        _case(pair, uniform_policy(pair), torch.tensor([2.0, 5.0]), 0.9, _PAIR, True),
     ]
 
 
@@ -26,13 +29,18 @@ _PAIR = "Two states, A → B, B terminal, the move pays 1"
 
 
 def _case(
-    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float, what: str
+    mdp: FiniteMDP,
+    policy: Tensor,
+    values: Tensor,
+    gamma: float,
+    what: str,
+    adversarial: bool = False,
 ) -> Case:
     values = values.double()
     listed = ", ".join(f"{value:.4g}" for value in values.tolist())
     shown = f"{what}; values = [{listed}], gamma = {gamma:g}"
     arguments = {"mdp": mdp, "policy": policy, "values": values, "gamma": gamma}
-    return Case(arguments, shown)
+    return Case(arguments, shown, adversarial)
 
 
 def _two_states() -> FiniteMDP:
@@ -57,6 +65,7 @@ def _random_case(generator: torch.Generator, gamma: float) -> Case:
     weights = torch.rand(4, 3, generator=generator, dtype=torch.float64)
     policy = weights / weights.sum(-1, keepdim=True)
     values = torch.randn(4, generator=generator, dtype=torch.float64)
+    values[3] = 0.0
     what = "A random MDP of 4 states (the last terminal) and 3 actions"
     return _case(mdp, policy, values, gamma, what)
 
@@ -93,6 +102,34 @@ def _backup(
 
 def _ahead(mdp: FiniteMDP, values: Tensor) -> Tensor:
     return torch.where(mdp.terminal, 0.0, values)
+
+
+@TASK.right
+def in_one_line(mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float) -> Tensor:
+    return _backup(mdp, policy, mdp.rewards + gamma * _ahead(mdp, values))
+
+
+@TASK.right
+def in_two_lines(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    outcomes = mdp.rewards + gamma * _ahead(mdp, values)
+    return _backup(mdp, policy, outcomes)
+
+
+@TASK.wrong("value-of-the-state-left", source="V[s] for V[s'] inside the sum over s'")
+def value_of_the_state_left(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    return _backup(mdp, policy, mdp.rewards + gamma * values[:, None, None])
+
+
+@TASK.wrong("terminal-ahead-counted", source="the result zeroed, not what it looks at")
+def terminal_ahead_counted(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    outcomes = mdp.rewards + gamma * values
+    return torch.where(mdp.terminal, 0.0, _backup(mdp, policy, outcomes))
 
 
 @TASK.wrong("terminal-has-a-value", source="aimacode/aima-python PR 1337; CASES L20")

@@ -30,6 +30,7 @@ def _cases(seed: int) -> Sequence[Case]:
         _case([0, 0, 1], [1, 2, 3], 1.0, 2),  # CASES L21
         _case([0, 1, 2], [1, 2, 3], 0.5, 3),  # CASES L01, L03
         _case([0, 0, 1, 0], [0, 4, 6, -8], 0.5, 3),  # state 2 never visited
+        _case([0, 1, 0], [1, 0, -1], 1.0, 3),  # a first return of 0 is a return
         _case([1], [5], 0.9, 2),
     ]
     for gamma in (0.9, 0.0, 1.0):
@@ -45,7 +46,7 @@ def _case(
     return Case(
         {
             "states": torch.tensor(states),
-            "rewards": torch.tensor(rewards, dtype=torch.float64),
+            "rewards": torch.tensor(rewards, dtype=torch.float32),
             "gamma": gamma,
             "num_states": num_states,
         }
@@ -53,7 +54,11 @@ def _case(
 
 
 TASK = Task(
-    "first_visit_returns", first_visit_returns, _cases, results=("first returns",)
+    "first_visit_returns",
+    first_visit_returns,
+    _cases,
+    results=("first returns",),
+    tolerance=1e-5,  # float32, summed in another order
 )
 
 
@@ -61,7 +66,7 @@ def _filled(
     states: Tensor, numbers: Tensor, num_states: int, last: bool = False
 ) -> Tensor:
     """Put a number per step at the state of that step, at its first or last visit."""
-    found = torch.full((num_states,), torch.nan, dtype=torch.float64)
+    found = torch.full((num_states,), torch.nan)
     order = range(len(states)) if last else reversed(range(len(states)))
     for t in order:
         found[states[t]] = numbers[t]
@@ -88,6 +93,24 @@ def from_the_front(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
             found[state] = after
             seen.add(state)
     return found
+
+
+def _but_the_last(r: Tensor) -> Tensor:
+    return (torch.arange(len(r)) < len(r) - 1).float()
+
+
+@TASK.right
+def filled(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    return _filled(s, discounted_returns(r, gamma), n)
+
+
+@TASK.wrong("zero-taken-for-unseen", source="0 as sentinel: lost walks look unseen")
+def zero_taken_for_unseen(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    found = torch.zeros(n)
+    for state, after in zip(s, discounted_returns(r, gamma), strict=True):
+        if found[state] == 0:
+            found[state] = after
+    return torch.where(found == 0, torch.nan, found)
 
 
 @TASK.wrong(
@@ -133,14 +156,12 @@ def discount_left_out(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
 
 @TASK.wrong("discounted-from-the-start", source="γ to the power t, not to t − first")
 def discounted_from_the_start(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
-    powers = gamma ** torch.arange(len(r), dtype=torch.float64)
-    return _filled(s, powers * discounted_returns(r, gamma), n)
+    return _filled(s, gamma ** torch.arange(len(r)) * discounted_returns(r, gamma), n)
 
 
 @TASK.wrong("own-reward-missed", source="openai/spinningup #50: one step late")
 def own_reward_missed(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
-    later = discounted_returns(r, gamma)[1:]
-    return _filled(s, torch.cat([later, later.new_zeros(1)]), n)
+    return _filled(s, discounted_returns(r, gamma).roll(-1) * _but_the_last(r), n)
 
 
 @TASK.wrong("zero-when-never-visited", source="torch.zeros in place of NaN")

@@ -6,7 +6,7 @@ from typing import Any
 
 from course_lib.notebook.words import maths, word
 
-_GREEN, _VERMILION = "#009e73", "#d55e00"
+_GREEN, _ORANGE = "#17600f", "#c9780f"
 _NUMBERS = "font-family: monospace; white-space: pre-wrap; padding: 0 0.8em 0 0"
 
 
@@ -52,7 +52,7 @@ class Report:
 
     def html(self) -> str:
         """The whole report as one element, styled in place: it needs no style sheet."""
-        colour = _GREEN if self.passed else _VERMILION
+        colour = _GREEN if self.passed else _ORANGE
         line = "solid" if self.passed else "double"
         head = word("check.passed" if self.passed else "check.failed", title=self.title)
         parts = [f"<strong>{escape(head)}</strong> {escape(self.words)}"]

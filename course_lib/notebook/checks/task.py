@@ -1,5 +1,6 @@
 """What a task is made of: signature, reference, inputs, and the zoo of mistakes."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ class Case:
 
     arguments: dict[str, Any]
     shown: str = ""
+    adversarial: bool = False
+    """Holds a trap beside the ordinary difficulty of the task."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Task:
         results: names of what is returned, in order; one name for a single tensor.
         tolerance: largest difference that counts as equal, relative to the largest
             expected magnitude (and to 1).
+        gradients: names of arguments whose gradient is compared too: that of the sum
+            of the first result.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Task:
     cases: Callable[[int], Sequence[Case]]
     results: tuple[str, ...]
     tolerance: float = 1e-9
+    gradients: tuple[str, ...] = ()
     wrongs: dict[str, Wrong] = field(default_factory=dict)
     rights: dict[str, Function] = field(default_factory=dict)
 
@@ -81,5 +87,11 @@ class Task:
 
     @property
     def _texts(self) -> dict[str, Any]:
-        texts: dict[str, Any] = read_yaml(__package__, "diagnoses.yaml")[self.name]
+        texts: dict[str, Any] = _diagnoses()[self.name]
         return texts
+
+
+@functools.cache
+def _diagnoses() -> dict[str, Any]:
+    texts: dict[str, Any] = read_yaml(__package__, "diagnoses.yaml")
+    return texts

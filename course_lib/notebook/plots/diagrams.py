@@ -6,7 +6,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
-from course_lib.notebook.plots.style import BLACK, BLUE, GREEN, GREY
+from course_lib.notebook.plots.lines import (
+    faint,
+    ground,
+    ink,
+    line_width,
+    muted,
+    series_color,
+)
+from course_lib.notebook.plots.style import STRIP, Size
 from course_lib.notebook.words import word
 
 
@@ -20,26 +28,29 @@ def random_walk_chain(figure: Figure) -> str:
     _end(axes, 0)
     _end(axes, 6)
     for place in range(1, 6):
-        _arrow(axes, place, place + 1, BLUE)
-        _arrow(axes, place, place - 1, GREY)
-    axes.text(5.5, 0.72, "+1", color=GREEN, fontsize=14, weight="bold", ha="center")
-    axes.text(3, -0.95, word("diagram.start"), fontsize=10, ha="center")
+        _arrow(axes, place, place + 1, series_color(0))
+        _arrow(axes, place, place - 1, muted())
+    axes.text(5.5, 0.72, "+1", fontsize="x-large", weight="bold", ha="center")
+    axes.text(3, -0.98, word("diagram.start"), ha="center")
     start = FancyArrowPatch(
-        (3, -0.78), (3, -0.36), arrowstyle="-|>", mutation_scale=12, color=BLACK
+        (3, -0.76), (3, -0.36), arrowstyle="-|>", mutation_scale=12, color=ink()
     )
     axes.add_patch(start)
-    axes.text(0, -0.62, word("diagram.end"), fontsize=9, ha="center", color=GREY)
-    axes.text(6, -0.62, word("diagram.end"), fontsize=9, ha="center", color=GREY)
+    for place in (0, 6):
+        axes.text(place, -0.64, word("diagram.end"), ha="center", color=muted())
     return word("alt.random_walk_chain")
 
 
 def _state(axes: Axes, x: float, name: str) -> None:
-    axes.add_patch(Circle((x, 0), 0.3, facecolor="white", edgecolor=BLACK, lw=1.6))
-    axes.text(x, 0, name, fontsize=14, ha="center", va="center")
+    ring = Circle((x, 0), 0.3)
+    ring.set(facecolor=ground(), edgecolor=ink(), linewidth=line_width())
+    axes.add_patch(ring)
+    axes.text(x, 0, name, fontsize="x-large", ha="center", va="center_baseline")
 
 
 def _end(axes: Axes, x: float) -> None:
-    box = Rectangle((x - 0.26, -0.26), 0.52, 0.52, facecolor="#e6e6e6", edgecolor=BLACK)
+    box = Rectangle((x - 0.26, -0.26), 0.52, 0.52)
+    box.set(facecolor=faint(), edgecolor=ink(), linewidth=line_width(0.7))
     axes.add_patch(box)
 
 
@@ -55,15 +66,14 @@ def _arrow(axes: Axes, start: float, end: float, color: str) -> None:
         arrowstyle="-|>",
         mutation_scale=11,
         color=color,
-        lw=1.3,
+        linewidth=line_width(0.9),
     )
     axes.add_patch(arrow)
     height = 0.42 if right else -0.47
-    axes.text((start + end) / 2, height, "½", fontsize=10, ha="center", va="center")
+    axes.text((start + end) / 2, height, "½", ha="center", va="center")
 
 
-CHAIN_SIZE = (7.2, 2.2)  # inches
-DIAGRAMS: dict[str, tuple[Callable[[Figure], str], tuple[float, float]]] = {
-    "random-walk": (random_walk_chain, CHAIN_SIZE)
+DIAGRAMS: dict[str, tuple[Callable[[Figure], str], Size]] = {
+    "random-walk": (random_walk_chain, STRIP)
 }
 """Each diagram's draw function and size, by the name of its SVG."""

@@ -1,0 +1,162 @@
+"""The zoos themselves: mistakes one line away from right, and none like another."""
+
+import ast
+import difflib
+import inspect
+import re
+import textwrap
+
+import pytest
+import torch
+
+from course_lib.notebook.checks import load_task, tasks
+from course_lib.notebook.checks.core import examine, run, same
+
+SEEDS = range(20)
+TASKS = [load_task(name) for name in tasks()]
+by_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+
+
+def lines_of(function):
+    """The body as one entry per logical line, without docstring, layout or the names
+    that were given to the arguments."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    new = {arg.arg: f"argument_{i}" for i, arg in enumerate(definition.args.args)}
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Name):
+            node.id = new.get(node.id, node.id)
+    body = definition.body
+    if ast.get_docstring(definition) is not None:
+        body = body[1:]
+    return [line.strip() for part in body for line in ast.unparse(part).splitlines()]
+
+
+def share_half_their_tokens(line, other):
+    a, b = (re.findall(r"\w+|\S", text) for text in (line, other))
+    blocks = difflib.SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
+    return 2 * sum(block.size for block in blocks) >= min(len(a), len(b))
+
+
+def one_line_apart(wrong, right):
+    """Is one line of `right` changed, left out or added in `wrong`, and no other? A
+    changed line keeps half the tokens of the shorter of the two."""
+    matcher = difflib.SequenceMatcher(None, right, wrong, autojunk=False)
+    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
+    if len(edits) != 1:
+        return False
+    kind, start, end, new_start, new_end = edits[0]
+    if max(end - start, new_end - new_start) != 1:
+        return False
+    return kind != "replace" or share_half_their_tokens(right[start], wrong[new_start])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "apart"),
+    [
+        (["a = x + y", "return a"], False),  # nothing changed
+        (["a = x - y", "return a"], True),
+        (["return a"], True),
+        (["a = x + y", "a = -a", "return a"], True),
+        (["a = x - y", "return -a"], False),  # two lines
+        (["raise ValueError", "return a"], False),  # nothing of the line is left
+    ],
+)
+def test_one_line_apart_means_one_line(wrong, apart):
+    assert one_line_apart(wrong, ["a = x + y", "return a"]) is apart
+
+
+# Their wrong answers call a function of their own file that no right answer calls.
+@by_task
+def test_three_of_four_wrong_answers_are_one_line_away_from_a_right_one(task):
+    rights = [lines_of(right) for right in (task.reference, *task.rights.values())]
+    near = {
+        wrong.name
+        for wrong in task.wrongs.values()
+        if any(one_line_apart(lines_of(wrong.function), right) for right in rights)
+    }
+    assert len(near) >= 6
+    assert len(near) >= 0.75 * len(task.wrongs), set(task.wrongs) - near
+
+
+@by_task
+def test_no_wrong_answer_is_like_another(task):
+    for seed in SEEDS:
+        cases = task.cases(seed)
+        outcomes = {
+            name: [run(wrong.function, case, task.gradients) for case in cases]
+            for name, wrong in task.wrongs.items()
+        }
+        for name, mine in outcomes.items():
+            for other, theirs in outcomes.items():
+                alike = all(map(same, mine, theirs, [task.tolerance] * len(cases)))
+                assert name == other or not alike, f"{name} is {other}, seed {seed}"
+
+
+def doubles(*numbers):
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def flags(*numbers):
+    return torch.tensor(numbers).bool()
+
+
+RATIOS = doubles(1.5, 0.5, 1.5, 10, 10)
+
+# (task, arguments, what comes out), worked out by hand.
+KNOWN = [
+    ("discounted_returns", (doubles(1, 2, 3), 0.5, flags(0, 0, 0)), [2.75, 3.5, 3]),
+    ("discounted_returns", (torch.tensor([1, 0, 2]), 0.5, flags(0, 0, 0)), [1.5, 1, 2]),
+    (
+        "discounted_returns",
+        (doubles(1, 1, 1, 1), 0.9, flags(0, 1, 0, 0)),
+        [1.9, 1, 1.9, 1],
+    ),
+    ("td_errors", (doubles(1), doubles(5), doubles(6), flags(0), 0.9), [1.4]),
+    ("td_errors", (doubles(1), doubles(5), doubles(torch.nan), flags(1), 0.9), [-4.0]),
+    ("masked_mean", (doubles([2, 4, torch.inf]), flags([1, 1, 0])), 3.0),
+    (
+        "masked_mean",
+        (doubles([1, 1, 1, 1], [4, 0, 0, 0]), flags([1, 1, 1, 1], [1, 0, 0, 0])),
+        1.6,
+    ),
+    (
+        "token_log_probs",
+        (doubles([[1, 0], [0, 1e4]]), torch.tensor([[0, 0]])),
+        [[-0.31326169, -1e4]],
+    ),
+    (
+        "clipped_objective",
+        (torch.log(RATIOS), torch.zeros_like(RATIOS), doubles(-1, -1, 1, -1, 1), 0.2),
+        [-1.5, -0.8, 1.2, -10, 1.2],
+    ),
+    (
+        "clipped_objective",
+        (doubles(1000, 1000, -1000), doubles(0, 0, 0), doubles(0, 1, -1), 0.2),
+        [0, 1.2, -0.8],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), KNOWN)
+def test_a_reference_gives_the_numbers_worked_out_by_hand(name, arguments, expected):
+    got = load_task(name).reference(*arguments)
+    assert got.is_floating_point()
+    right = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(got.double(), right, atol=1e-7, rtol=1e-7)
+
+
+def test_the_reference_of_the_clipped_objective_has_the_gradient_worked_out_by_hand():
+    log_probs = doubles(0, 0.5, 0.5, 1000, 1000, -1000).requires_grad_()
+    advantages = doubles(1, 1, -1, 0, 1, -1)
+    objective = load_task("clipped_objective").reference
+    objective(log_probs, torch.zeros_like(log_probs), advantages, 0.2).sum().backward()
+    expected = doubles(1, 0, -1.6487212707, 0, 0, 0)
+    torch.testing.assert_close(log_probs.grad, expected)
+
+
+def test_a_slope_that_is_wrong_under_right_numbers_is_named():
+    task = load_task("token_log_probs")
+    wrong = task.wrongs["normaliser-detached"].function
+    fault = examine(task, wrong, task.cases(0))
+    assert fault.words.startswith("Your numbers are right and their gradient")
+    assert fault.wrong == "normaliser-detached"
