@@ -84,13 +84,18 @@ class Quiz:
         )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        page = self.page_html()
-        if not os.environ.get("COURSE_STATIC"):  # alone, so it brings what it needs
-            script = _asset("quiz.js") + "\nmountPage(document);"
-            page += f"<style>{_asset('quiz.css')}</style>"
-            page += f'<script type="module">{script}</script>'
-        texts = {"text/markdown": self.markdown(), "text/plain": repr(self)}
-        return {"text/html": page} | texts
+        page, plain = self.page_html(), repr(self)
+        if os.environ.get("COURSE_STATIC"):
+            return {"text/html": page, "text/plain": plain}
+        # Alone in its output, it brings what it needs.
+        script = _asset("quiz.js") + "\nmountPage(document);"
+        page += f"<style>{_asset('quiz.css')}</style>"
+        page += f'<script type="module">{script}</script>'
+        return {
+            "text/html": page,
+            "text/markdown": self.markdown(),
+            "text/plain": plain,
+        }
 
     def __repr__(self) -> str:
         return self.markdown()
