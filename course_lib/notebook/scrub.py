@@ -33,7 +33,8 @@ class _ScrubView(anywidget.AnyWidget):
     _esm = _HERE / "scrub.js"
     _css = _HERE / "scrub.css"
     scrub = traitlets.Dict().tag(sync=True)
-    indices: traitlets.List[float] = traitlets.List().tag(sync=True)
+    # Quoted: Colab's traitlets 5.7 has no `List[...]` at run time.
+    indices: "traitlets.List[float]" = traitlets.List().tag(sync=True)
     picture = traitlets.Bytes().tag(sync=True)
     still = traitlets.Unicode().tag(sync=True)
 

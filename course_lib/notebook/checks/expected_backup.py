@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from course_lib.algorithms.evaluation import expected_backup
+from course_lib.algorithms import expected_backup
 from course_lib.envs.finite import FiniteMDP, random_walk, uniform_policy
 from course_lib.notebook.checks.task import Case, Task
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from course_lib.algorithms.evaluation import td_update
+from course_lib.algorithms import td_update
 from course_lib.notebook.checks.task import Case, Task
 
 _NAMES = ("value", "reward", "next_value", "gamma", "step_size")

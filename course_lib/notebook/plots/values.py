@@ -7,14 +7,12 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.algorithms.evaluation import (
+from course_lib.algorithms import (
     MonteCarloEstimate,
     monte_carlo_from_episodes,
     td_zero,
 )
-from course_lib.algorithms.evaluation import (
-    sweeps as sweep_values,
-)
+from course_lib.algorithms import sweeps as sweep_values
 from course_lib.envs.finite import (
     random_walk,
     sample_episodes,
