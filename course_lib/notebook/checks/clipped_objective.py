@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -41,7 +42,8 @@ def _cases(seed: int) -> Sequence[Case]:
     # CASES K28: exp of this log ratio is infinite, and nothing pays for it.
     huge = _case([-1.0, -1.0], [-1001.0, -1001.0], [0.0, 1.0], 0.2)
     tiny = _case([-1001.0, -1001.0], [-1.0, -1.0], [-1.0, 1.0], 0.2)
-    return [*cases, huge, tiny]
+    # Traps: each guard against them gives other numbers beside another mistake.
+    return [*cases, *(replace(case, adversarial=True) for case in (huge, tiny))]
 
 
 def _case(
@@ -77,6 +79,7 @@ TASK = Task(
     clipped_objective,
     _cases,
     results=("objective",),
+    tolerance=1e-8,  # a log ratio held above -20 is as good as one that is not
     gradients=("log_probs",),
 )
 
@@ -256,3 +259,33 @@ def dropped(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - eps, 1 + eps)
     return torch.where(ratio == clipped, ratio * advantages, 0.0)
+
+
+@TASK.wrong("clip-eps-fixed", source="0.2 written out, as in the paper's experiments")
+def fixed(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
+    log_ratio = (new - old).clamp(max=20.0)
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(0.8, 1.2)
+    return torch.minimum(ratio * advantages, clipped * advantages)
+
+
+@TASK.wrong("advantages-standardised", source="done here instead of before")
+def standardised(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
+    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    log_ratio = (new - old).clamp(max=20.0)
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - eps, 1 + eps)
+    return torch.minimum(ratio * advantages, clipped * advantages)
+
+
+@TASK.variant("advantages-standardised")
+def standardised_whole(
+    new: Tensor, old: Tensor, advantages: Tensor, eps: float
+) -> Tensor:
+    spread = advantages.std(correction=0) + 1e-8
+    return of_two_ratios(new, old, (advantages - advantages.mean()) / spread, eps)
+
+
+@TASK.variant("averaged")
+def averaged_loss(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
+    return -averaged(new, old, advantages, eps)

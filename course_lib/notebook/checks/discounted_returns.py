@@ -243,3 +243,36 @@ def one_step_ahead(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
             if terminated[k]:
                 break
     return returns
+
+
+@TASK.wrong("first-episode-only", source="a loop that ends at the first terminated")
+def first_episode_only(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    running: float | Tensor = 0.0
+    returns = torch.zeros(len(rewards), dtype=torch.result_type(rewards, gamma))
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * running * (not terminated[t])
+        returns[t] = running
+    return returns * (terminated.cumsum(0) <= terminated.long())
+
+
+@TASK.variant("own-reward-missed")
+def next_return(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    returns = discounted_returns(rewards, gamma, terminated)
+    following = torch.cat([returns[1:], returns.new_zeros(1)])
+    return torch.where(terminated, 0.0, following)
+
+
+@TASK.variant("own-reward-missed")
+def next_return_discounted(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    return gamma * next_return(rewards, gamma, terminated)
+
+
+@TASK.variant("summed-forwards")
+def forwards_from_an_end(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    running: float | Tensor = 0.0
+    returns = torch.zeros(len(rewards), dtype=torch.result_type(rewards, gamma))
+    for t in range(len(rewards)):
+        running = rewards[t] + gamma * running
+        returns[t] = running
+        running = 0.0 if terminated[t] else running
+    return returns

@@ -1,9 +1,11 @@
 """Task: one sweep of the Bellman expectation equation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from course_lib.algorithms import expected_backup
 from course_lib.envs.finite import FiniteMDP, random_walk, uniform_policy
@@ -223,3 +225,58 @@ def old_value_added(
     mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
 ) -> Tensor:
     return values + expected_backup(mdp, policy, values, gamma)
+
+
+@TASK.variant("transition-transposed")
+def transposed_and_zeroed(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    backed_up = transition_transposed(mdp, policy, values, gamma)
+    return torch.where(mdp.terminal, 0.0, backed_up)
+
+
+@TASK.wrong("rewards-summed", source="the reward outside the sum weighted with P")
+def rewards_summed(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    outcomes = mdp.rewards.sum(-1, keepdim=True) + gamma * _ahead(mdp, values)
+    return _backup(mdp, policy, outcomes)
+
+
+@TASK.variant("rewards-summed")
+def rewards_averaged(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    outcomes = mdp.rewards.mean(-1, keepdim=True) + gamma * _ahead(mdp, values)
+    return _backup(mdp, policy, outcomes)
+
+
+@TASK.wrong("last-reward-skipped", source="if terminal[next]: continue")
+def last_reward_skipped(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    outcomes = torch.where(mdp.terminal, 0.0, mdp.rewards + gamma * values)
+    return _backup(mdp, policy, outcomes)
+
+
+@TASK.wrong("likeliest-state", source="argmax for the mean over next states")
+def likeliest_state(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    mdp = replace(mdp, transition=_likeliest(mdp.transition))
+    outcomes = mdp.rewards + gamma * _ahead(mdp, values)
+    return _backup(mdp, policy, outcomes)
+
+
+@TASK.wrong("likeliest-action", source="argmax of the policy for its mean")
+def likeliest_action(
+    mdp: FiniteMDP, policy: Tensor, values: Tensor, gamma: float
+) -> Tensor:
+    policy = _likeliest(policy)
+    outcomes = mdp.rewards + gamma * _ahead(mdp, values)
+    return _backup(mdp, policy, outcomes)
+
+
+def _likeliest(probabilities: Tensor) -> Tensor:
+    """All probability on the likeliest outcome, the first of equal ones."""
+    return one_hot(probabilities.argmax(-1), probabilities.shape[-1]).double()

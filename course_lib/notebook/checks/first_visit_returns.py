@@ -1,6 +1,7 @@
 """Task: for each state, the return that followed its first visit in one episode."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -29,14 +30,19 @@ def _cases(seed: int) -> Sequence[Case]:
     cases = [
         _case([0, 0, 1], [1, 2, 3], 1.0, 2),  # CASES L21
         _case([0, 1, 2], [1, 2, 3], 0.5, 3),  # CASES L01, L03
-        _case([0, 0, 1, 0], [0, 4, 6, -8], 0.5, 3),  # state 2 never visited
-        _case([0, 1, 0], [1, 0, -1], 1.0, 3),  # a first return of 0 is a return
+        _case([0, 0, 1, 0], [0, 4, 6, -8], 0.5, 2),
+        _case([0, 1, 0], [1, 0, -1], 1.0, 2),  # a first return of 0 is a return
+    ]
+    # Traps: what stands for a state that was never visited is a matter of its own.
+    unseen = [
+        _case([0, 0, 1, 0], [0, 4, 6, -8], 0.5, 3),
         _case([1], [5], 0.9, 2),
     ]
+    cases += [replace(case, adversarial=True) for case in unseen]
     for gamma in (0.9, 0.0, 1.0):
-        states = torch.randint(0, 4, (12,), generator=generator).tolist()
+        later = torch.randint(0, 4, (8,), generator=generator).tolist()
         rewards = torch.randn(12, generator=generator).tolist()
-        cases.append(_case(states, rewards, gamma, 5))
+        cases.append(_case([2, 0, 3, 1, *later], rewards, gamma, 4))
     return cases
 
 
@@ -167,3 +173,64 @@ def own_reward_missed(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
 @TASK.wrong("zero-when-never-visited", source="torch.zeros in place of NaN")
 def zero_when_never_visited(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
     return first_visit_returns(s, r, gamma, n).nan_to_num(0.0)
+
+
+@TASK.wrong("every-arrival", source="a state compared with the one before it only")
+def every_arrival(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    returns = discounted_returns(r, gamma)
+    found = torch.full((n,), torch.nan, dtype=r.dtype)
+    seen = set()
+    for state, after in zip(s.tolist(), returns, strict=True):
+        if state not in seen:
+            found[state] = after
+            seen = {state}
+    return found
+
+
+@TASK.wrong("stopped-at-a-repeat", source="break for continue")
+def stopped_at_a_repeat(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    returns = discounted_returns(r, gamma)
+    found = torch.full((n,), torch.nan, dtype=r.dtype)
+    seen = set()
+    for state, after in zip(s.tolist(), returns, strict=True):
+        if state in seen:
+            break
+        found[state] = after
+        seen.add(state)
+    return found
+
+
+@TASK.wrong("never-written", source="found[s] == nan, which is never true")
+def never_written(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    returns = discounted_returns(r, gamma)
+    found = torch.full((n,), torch.nan, dtype=r.dtype)
+    seen = set()
+    for state, after in zip(s.tolist(), returns, strict=True):
+        if found[state] == torch.nan:
+            found[state] = after
+            seen.add(state)
+    return found
+
+
+@TASK.wrong("best-visit", source="the largest return of a state's visits")
+def best_visit(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    found = torch.full((n,), torch.nan, dtype=r.dtype)
+    total = 0.0
+    for t in reversed(range(len(r))):
+        total = float(r[t]) + gamma * total
+        found[s[t]] = max(total, float(found[s[t]]))  # NaN is never larger
+    return found
+
+
+@TASK.wrong("reward-of-arrival", source="the reward paid on reaching a state")
+def reward_of_arrival(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    return _filled(s, discounted_returns(_one_later(r), gamma), n)
+
+
+def _one_later(r: Tensor) -> Tensor:
+    return torch.cat([r.new_zeros(1), r[:-1]])
+
+
+@TASK.wrong("last-step-missed", source="range(len(states) - 1)")
+def last_step_missed(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
+    return _filled(s[:-1], discounted_returns(r, gamma)[:-1], n)

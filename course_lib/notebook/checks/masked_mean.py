@@ -41,7 +41,14 @@ def _case(
 
 
 # Looser than elsewhere: a 1e-8 in the denominator is a matter of taste here.
-TASK = Task("masked_mean", masked_mean, _cases, results=("mean",), tolerance=1e-6)
+TASK = Task(
+    "masked_mean",
+    masked_mean,
+    _cases,
+    results=("mean",),
+    tolerance=1e-6,
+    gradients=("x",),
+)
 
 
 @TASK.right
@@ -177,3 +184,27 @@ def padding_taken_to_be_last(x: Tensor, mask: Tensor) -> Tensor:
     mask = torch.arange(x.shape[-1]) < mask.sum(-1, keepdim=True)
     kept = torch.where(mask, x, 0.0)
     return kept.sum() / mask.sum()
+
+
+@TASK.variant("zeros-not-counted")
+def zeros_dropped(x: Tensor, mask: Tensor) -> Tensor:
+    kept = torch.where(mask, x, 0.0)
+    return kept[kept != 0].mean()
+
+
+@TASK.wrong("detached", source="seungeunrho/minimalRL #33: detach on the way; L07")
+def detached(x: Tensor, mask: Tensor) -> Tensor:
+    kept = x.detach()[mask]
+    return kept.mean()
+
+
+@TASK.wrong("columns-averaged", source="dim=0 for dim=1, and a mean of means; K36")
+def columns_averaged(x: Tensor, mask: Tensor) -> Tensor:
+    kept = torch.where(mask, x, 0.0)
+    return (kept.sum(0) / mask.sum(0).clamp(min=1)).mean()
+
+
+@TASK.variant("columns-averaged")
+def empty_column_divided(x: Tensor, mask: Tensor) -> Tensor:
+    kept = torch.where(mask, x, 0.0)
+    return (kept.sum(0) / mask.sum(0)).mean()

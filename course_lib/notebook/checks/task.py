@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from course_lib.notebook.words import read_yaml
@@ -32,6 +32,13 @@ class Wrong:
     name: str
     function: Function
     source: str
+    variants: tuple[Function, ...] = ()
+    """Other ways to make the mistake, which give other numbers."""
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """All ways to make the mistake."""
+        return (self.function, *self.variants)
 
 
 @dataclass
@@ -63,6 +70,18 @@ class Task:
 
         def register(function: _F) -> _F:
             self.wrongs[name] = Wrong(name, function, source)
+            return function
+
+        return register
+
+    def variant(self, name: str) -> Callable[[_F], _F]:
+        """Register another way to make the mistake called `name`: one diagnosis, other
+        numbers. Raises `KeyError` where no wrong answer has that name yet."""
+
+        def register(function: _F) -> _F:
+            wrong = self.wrongs[name]
+            ways: tuple[Function, ...] = (*wrong.variants, function)
+            self.wrongs[name] = replace(wrong, variants=ways)
             return function
 
         return register

@@ -1,10 +1,12 @@
 """Task: the TD error of every step."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from course_lib.kernels import discounted_returns
 from course_lib.notebook.checks.task import Case, Task
 
 
@@ -36,8 +38,9 @@ def _cases(seed: int) -> Sequence[Case]:
         numbers = torch.randn(3, 6, generator=generator).tolist()
         rewards, values, next_values = numbers
         cases.append(_case(rewards, values, next_values, [0, 0, 1, 0, 0, 1], gamma))
-    cases.append(_case([1, 2, 3, 4], [5, 6, 7, 8], broken, [0, 1, 0, 1], 0.5))
-    return cases
+    # A trap: it spoils the numbers of many a mistake that is not about it.
+    trap = _case([1, 2, 3, 4], [5, 6, 7, 8], broken, [0, 1, 0, 1], 0.5)
+    return [*cases, replace(trap, adversarial=True)]
 
 
 def _case(
@@ -228,3 +231,34 @@ def squared(r: Tensor, v: Tensor, after: Tensor, end: Tensor, gamma: float) -> T
     ahead = torch.where(end, 0.0, after)
     target = r + gamma * ahead
     return (target - v) ** 2
+
+
+@TASK.variant("values-shifted")
+def shifted_to_zero(
+    r: Tensor, v: Tensor, after: Tensor, end: Tensor, gamma: float
+) -> Tensor:
+    ahead = torch.where(end, 0.0, torch.cat([v[1:], v.new_zeros(1)]))
+    return r + gamma * ahead - v
+
+
+@TASK.variant("end-read-one-early")
+def early_but_first(
+    r: Tensor, v: Tensor, after: Tensor, end: Tensor, gamma: float
+) -> Tensor:
+    ahead = torch.where(torch.cat([end.new_zeros(1), end[:-1]]), 0.0, after)
+    return r + gamma * ahead - v
+
+
+@TASK.variant("end-read-one-late")
+def late_but_last(
+    r: Tensor, v: Tensor, after: Tensor, end: Tensor, gamma: float
+) -> Tensor:
+    ahead = torch.where(torch.cat([end[1:], end.new_zeros(1)]), 0.0, after)
+    return r + gamma * ahead - v
+
+
+@TASK.wrong("errors-summed", source="GAE with λ = 1 for the error of one step")
+def summed(r: Tensor, v: Tensor, after: Tensor, end: Tensor, gamma: float) -> Tensor:
+    ahead = torch.where(end, 0.0, after)
+    target = r + gamma * ahead
+    return discounted_returns(target - v, gamma, terminated=end, engine="torch")

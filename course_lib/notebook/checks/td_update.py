@@ -89,3 +89,37 @@ def both(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
 )
 def early(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
     return v + alpha * (r + gamma * ahead) - v
+
+
+@TASK.variant("only-the-error")
+def whole_error(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
+    return r + gamma * ahead - v
+
+
+@TASK.variant("error-undamped")
+def reward_damped(
+    v: float, r: float, ahead: float, gamma: float, alpha: float
+) -> float:
+    return v + alpha * r + gamma * ahead - v
+
+
+@TASK.variant("error-undamped")
+def target_undamped(
+    v: float, r: float, ahead: float, gamma: float, alpha: float
+) -> float:
+    return (1 - alpha) * v + r + gamma * ahead
+
+
+@TASK.wrong("error-discounted", source="γ before the bracket of the error")
+def whole(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
+    return v + alpha * gamma * (r + ahead - v)
+
+
+@TASK.wrong("values-exchanged", source="V(s) and V(s') exchanged in the error")
+def exchanged(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
+    return v + alpha * (r + gamma * v - ahead)
+
+
+@TASK.wrong("rates-exchanged", source="γ and α exchanged")
+def rates(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
+    return v + gamma * (r + alpha * ahead - v)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
 from course_lib.notebook.checks.task import Case, Task
 
@@ -219,3 +219,37 @@ def normalised_over_the_batch(logits: Tensor, tokens: Tensor) -> Tensor:
     log_probs = torch.log_softmax(logits, dim=0)
     picked = log_probs.gather(-1, tokens[..., None])
     return picked.squeeze(-1)
+
+
+@TASK.wrong("epsilon-in-the-log", source="log(p + 1e-8) against log 0")
+def epsilon_in_the_log(logits: Tensor, tokens: Tensor) -> Tensor:
+    log_probs = (torch.softmax(logits, dim=-1) + 1e-8).log()
+    picked = log_probs.gather(-1, tokens[..., None])
+    return picked.squeeze(-1)
+
+
+@TASK.variant("epsilon-in-the-log")
+def smaller_epsilon(logits: Tensor, tokens: Tensor) -> Tensor:
+    log_probs = (torch.softmax(logits, dim=-1) + 1e-10).log()
+    return log_probs.gather(-1, tokens[..., None]).squeeze(-1)
+
+
+@TASK.variant("epsilon-in-the-log")
+def probability_held_up(logits: Tensor, tokens: Tensor) -> Tensor:
+    log_probs = torch.softmax(logits, dim=-1).clamp(min=1e-8).log()
+    return log_probs.gather(-1, tokens[..., None]).squeeze(-1)
+
+
+@TASK.variant("next-token-scored")
+def padded_in_front(logits: Tensor, tokens: Tensor) -> Tensor:
+    return pad(shifted_again(logits, tokens), (1, 0))
+
+
+@TASK.variant("next-token-scored")
+def padded_behind(logits: Tensor, tokens: Tensor) -> Tensor:
+    return pad(shifted_again(logits, tokens), (0, 1))
+
+
+@TASK.variant("next-logits-used")
+def earlier_token_scored(logits: Tensor, tokens: Tensor) -> Tensor:
+    return token_log_probs(logits, tokens.roll(1, dims=-1))
