@@ -61,6 +61,10 @@ DRAWN = {
         *(plots.monte_carlo_interval, plots.WIDE),
         *({"episodes": 100, "seed": 0}, {"episodes": 10_000, "seed": 1}),
     ),
+    "td": (
+        *(plots.td_learning, plots.WIDE),
+        *({"step_size": 0.05, "runs": 10}, {"step_size": 0.2, "runs": 1}),
+    ),
     "curves": (
         *(plots.training_curves, plots.WIDE),
         {"histories": ONE_RUN, "metrics": METRICS[:2]},
