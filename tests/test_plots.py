@@ -61,6 +61,16 @@ DRAWN = {
         *(plots.monte_carlo_interval, plots.WIDE),
         *({"episodes": 100, "seed": 0}, {"episodes": 10_000, "seed": 1}),
     ),
+    "loop": (plots.agent_environment_loop, plots.STRIP, {}, None),
+    "cartpole": (plots.cartpole, plots.STRIP, {}, None),
+    "discount": (
+        *(plots.discount_weights, plots.WIDE),
+        *({"gamma": 0.95}, {"gamma": 1.0}),
+    ),
+    "episode": (
+        *(plots.cartpole_episode, plots.WIDE),
+        *({"step": 0}, {"step": 38}),
+    ),
     "td": (
         *(plots.td_learning, plots.WIDE),
         *({"step_size": 0.05, "runs": 10}, {"step_size": 0.2, "runs": 1}),

@@ -1,5 +1,6 @@
 """Environments: finite MDPs that can be written down whole, and batched ones."""
 
+from course_lib.envs.cartpole import CartPole, Transition
 from course_lib.envs.finite import (
     Episodes,
     FiniteMDP,
@@ -8,10 +9,14 @@ from course_lib.envs.finite import (
     sample_episodes,
     uniform_policy,
 )
+from course_lib.envs.gymnasium_adapter import GymnasiumVector
 
 __all__ = [
+    "CartPole",
     "Episodes",
     "FiniteMDP",
+    "GymnasiumVector",
+    "Transition",
     "random_walk",
     "require_policy",
     "sample_episodes",

@@ -5,8 +5,14 @@ Chapters, slides and `figures/` use the same ones. How they look is chosen once,
 """
 
 from course_lib.notebook.plots.curves import training_curves
-from course_lib.notebook.plots.diagrams import DIAGRAMS, random_walk_chain
+from course_lib.notebook.plots.diagrams import (
+    DIAGRAMS,
+    agent_environment_loop,
+    cartpole,
+    random_walk_chain,
+)
 from course_lib.notebook.plots.live import live_curves
+from course_lib.notebook.plots.mdp import cartpole_episode, discount_weights
 from course_lib.notebook.plots.style import PANELS, SQUARE, STRIP, WIDE, use
 from course_lib.notebook.plots.values import (
     monte_carlo_interval,
@@ -20,6 +26,10 @@ __all__ = [
     "SQUARE",
     "STRIP",
     "WIDE",
+    "agent_environment_loop",
+    "cartpole",
+    "cartpole_episode",
+    "discount_weights",
     "live_curves",
     "monte_carlo_interval",
     "random_walk_chain",
