@@ -318,6 +318,28 @@ def test_check_names_missing_orphaned_and_broken_notebooks(tree, no_kernel):
     assert orphan == "chapters/09_lost.ipynb: no master asks for it"
 
 
+def test_check_names_cells_out_of_order_and_cells_too_many(tree, no_kernel):
+    page = notebook(tree)
+    page.cells.append(page.cells.pop(1))
+    put(tree, BUILT[0], nbformat.writes(page))
+    assert any(line.startswith(BUILT[0]) for line in check(tree))
+    page.cells.append(nbformat.v4.new_markdown_cell("more", id="more"))
+    put(tree, BUILT[0], nbformat.writes(page))
+    assert any("more" in line for line in check(tree))
+
+
+@pytest.mark.parametrize("name", ["words.yaml", "scrub.js", "scrub.css", "map.json"])
+def test_a_chapter_is_stale_when_any_part_of_the_library_changes(tree, no_kernel, name):
+    assert check(tree) == []
+    put(tree, f"course_lib/notebook/{name}", "{}")
+    assert any(line.startswith(BUILT[0]) for line in check(tree))
+
+
+def test_a_chapter_is_stale_when_the_version_changes(tree, no_kernel):
+    put(tree, "pyproject.toml", '[project]\nversion = "0.4.0"\n')
+    assert any(line.startswith(BUILT[0]) for line in check(tree))
+
+
 def test_a_windows_checkout_is_no_difference(tree, no_kernel):
     for path in files(tree):
         file = tree / path

@@ -413,3 +413,35 @@ def test_praise_counts_the_inputs():
 def test_values_are_shown_as_a_reader_would_write_them():
     assert show(torch.tensor([1.0, 2.5, 1 / 3])) == "[1, 2.5, 0.3333]"
     assert show(torch.zeros(5, 7)) == "tensor of shape [5, 7]"
+
+
+def test_a_failed_check_shows_its_report_before_it_stops(monkeypatch):
+    shown = []
+    monkeypatch.setattr("course_lib.notebook.checks.core.display", shown.append)
+    with pytest.raises(CheckFailed) as caught:
+        check("td_update", lambda *_: 0.0)
+    assert shown == [caught.value.report]
+
+
+def test_a_check_is_the_same_every_time():
+    texts = {refused(lambda *_: 0.0, "td_update") for _ in range(3)}
+    assert len(texts) == 1
+
+
+def test_what_a_learner_wrote_cannot_break_the_card():
+    def angry(*_):
+        raise ValueError("<b>&</b>")
+
+    with pytest.raises(CheckFailed) as caught:
+        check("td_update", angry)
+    page = caught.value.report.html()
+    assert "<b>&</b>" not in page
+    assert "&lt;b&gt;&amp;&lt;/b&gt;" in page
+
+
+def test_an_interrupt_is_not_taken_for_a_fault():
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check("td_update", interrupted)

@@ -12,8 +12,9 @@ from course_lib.algorithms import evaluation
 from course_lib.envs.finite import random_walk, uniform_policy
 from course_lib.exact import mdp as exact
 from course_lib.kernels import discounted_returns
-from course_lib.notebook import quiz
+from course_lib.notebook import bank, quiz
 from course_lib.notebook.bank import read_bank, read_question
+from course_lib.notebook.quiz import Quiz
 from course_lib.notebook.words import maths
 
 BANK = read_bank()
@@ -175,3 +176,52 @@ def test_every_formula_of_the_bank_is_compiled():
 
 def test_text_around_formulas_is_escaped():
     assert maths("a < b & `x < y`") == "a &lt; b &amp; <code>x &lt; y</code>"
+
+
+def key_of(question):
+    return json.loads(base64.b64decode(Quiz(question).state()["key"]))
+
+
+def test_the_key_of_options_says_which_are_right_and_what_each_is_told():
+    key = key_of(read_question("x", "which", SINGLE))
+    assert key["rights"] == [1]
+    assert key["feedback"] == ["no", "yes", "no"]
+    assert key["explain"] == "So."
+
+
+def test_the_key_of_a_number_has_its_tolerance_and_the_known_mistakes():
+    key = key_of(read_question("x", "half", NUMERIC))
+    assert (key["answer"], key["tolerance"]) == (0.5, 0.01)
+    assert key["numbers"] == [[1.0, "Half of that."]]
+
+
+def test_the_key_of_an_order_has_ranks_and_pairs():
+    key = key_of(read_question("x", "order", ORDERING))
+    assert key["ranks"] == [0, 1, 1, 3]
+    assert key["pairs"] == [[0, 3, "a comes first."]]
+
+
+def test_only_several_answers_and_orders_carry_a_note():
+    single = read_question("x", "which", SINGLE)
+    assert Quiz(single).state()["note"] == ""
+    multiple = read_question("x", "which", changed(SINGLE, kind="multiple"))
+    assert Quiz(multiple).state()["note"] == "Several answers may be right."
+    assert Quiz(single).state()["hint"] == "Look."
+
+
+def test_a_question_in_plain_text_marks_no_answer():
+    text = Quiz(read_question("x", "which", SINGLE)).markdown()
+    assert text == "**Which?**\n\n- a\n- b\n- c"
+
+
+def test_right_must_be_true_or_false():
+    options = [dict(one, right="false") for one in SINGLE["options"]]
+    with pytest.raises(ValueError, match=r"option 1: right must be true or false"):
+        read_question("x", "which", changed(SINGLE, options=options))
+
+
+def test_an_id_that_two_files_use_is_named(monkeypatch):
+    monkeypatch.setattr(bank, "bank_files", lambda: ("a.yaml", "b.yaml"))
+    monkeypatch.setattr(bank, "read_yaml", lambda _package, _name: {"which": SINGLE})
+    with pytest.raises(ValueError, match=r"^b\.yaml: which: this id is already taken"):
+        bank.read_bank.__wrapped__()

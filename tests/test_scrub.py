@@ -74,6 +74,8 @@ def test_a_number_field_takes_any_number_and_keeps_its_type():
         ((1.0, 0.0, 0.1, 1.0), "expected low < high"),
         ((0.0, 1.0, 0.0, 0.0), "step > 0"),
         ((0.0, 1.0, 0.1, 0.35), "start 0.35 is none of"),
+        ((1.0, 1.0, 0.1, 1.0), "expected low < high"),
+        ([1, True], "all numbers or all words"),
         ([1], "two or more different values"),
         ([1, "a"], "all numbers or all words"),
         ([1, 1], "different"),
@@ -185,6 +187,22 @@ def test_a_page_has_the_start_and_one_line_of_frames_for_each_control():
     assert all(
         key.split(",")[0] == "3" or key.split(",")[1] == "0" for key in state["frames"]
     )
+
+
+def test_only_a_page_with_several_controls_says_that_the_others_stay():
+    one = scrub(bar, height=(0, 3, 1, 1))
+    two = scrub(bar, height=(0, 3, 1, 1), shown=True)
+    assert frames_of(one.page_html())["note"] == ""
+    assert frames_of(two.page_html())["note"].startswith("The other controls stay")
+
+
+def test_a_helper_draws_any_position_without_a_browser(small):
+    assert small.draw(height=0.7, shown=False) == "A bar of height 0.7 at left, hidden."
+    assert len(small.positions()) == 1 + 10 + 1 + 1
+
+
+def test_negative_numbers_have_a_minus_sign():
+    assert control("x", (-1.0, 1.0, 0.5, 0.0)).state()["texts"][0] == "−1"
 
 
 def test_a_page_thins_long_controls_and_keeps_start_and_ends():

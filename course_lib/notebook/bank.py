@@ -125,6 +125,8 @@ def _options(where: str, kind: str, entry: dict[str, Any]) -> tuple[Option, ...]
         for name in ("text", "feedback"):
             if not isinstance(getattr(option, name), str) or not getattr(option, name):
                 raise ValueError(f"{where}: option {number}: {name} must be a text")
+        if not isinstance(option.right, bool):
+            raise ValueError(f"{where}: option {number}: right must be true or false")
     rights = sum(option.right for option in options)
     if len(options) < 3 or rights < 1 or (kind == "single" and rights > 1):
         raise ValueError(
