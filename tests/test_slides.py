@@ -373,6 +373,24 @@ def test_a_slider_on_a_slide_changes_its_picture(course_deck):
 
 
 @pytest.mark.slow
+def test_on_a_slide_one_control_moves_and_the_others_go_home(course_deck):
+    page = course_deck.page
+    scrubs = page.locator(".course-scrub:has(.course-scrub-line:nth-child(2))")
+    if scrubs.count() == 0:
+        pytest.skip("no scrub of this deck has two controls")
+    course_deck.go_to(".course-scrub:has(.course-scrub-line:nth-child(2))")
+    first, second = scrubs.first.locator("input").all()[:2]
+    start = first.input_value()
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    assert first.input_value() != start
+    second.focus()
+    page.keyboard.press("ArrowLeft")
+    assert first.input_value() == start
+    assert scrubs.first.get_by_text("The other controls stay").count() == 1
+
+
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_a_deck(course_deck):
     page = course_deck.page
     for ours in (".course-scrub", ".course-quiz"):

@@ -121,6 +121,21 @@ def test_another_cell_reads_the_values(opened):
     pytest.fail("the last cell does not print what the controls show")
 
 
+def test_the_still_picture_goes_once_the_controls_stand(opened):
+    stills = opened.page.locator("[data-course-still]")
+    assert stills.count() == 3
+    assert not any(one.is_visible() for one in stills.all())
+
+
+def test_a_screen_reader_hears_what_the_new_picture_shows(opened):
+    every = scrub_at(opened, 0)
+    field(every, "height").focus()
+    opened.page.keyboard.press("ArrowRight")
+    until_alt(opened, 0, "height 0.5")
+    spoken = every.locator(".course-scrub-spoken[aria-live=polite]")
+    assert "height 0.5" in spoken.inner_text()
+
+
 def test_a_slow_picture_never_piles_up(opened):
     page, slow = opened.page, scrub_at(opened, 1)
     slider = field(slow, "height")
