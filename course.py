@@ -105,6 +105,12 @@ def port_is_free(port: int) -> bool:
         return True
 
 
+def port_number(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) < 65536:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 65535")
+
+
 def choose_port(asked: int | None) -> int:
     """The port that was asked for, or else the first free one from 8888 on."""
     if asked is not None:
@@ -403,6 +409,16 @@ class Environment:
         say(f"  done in {time.monotonic() - began:.0f} s")
 
 
+def content_digest(notebook: bytes) -> str:
+    """Changes when a cell does; what a build notes beside the cells does not count."""
+    try:
+        cells = json.loads(notebook)["cells"]
+        content = json.dumps([[c["cell_type"], c["source"]] for c in cells]).encode()
+    except (ValueError, KeyError, TypeError):
+        content = notebook
+    return hashlib.sha256(content).hexdigest()
+
+
 def copy_notebooks(root: Path) -> list[str]:
     """Lay copies of all notebooks into `work/`; return what to tell about newer ones.
 
@@ -418,7 +434,7 @@ def copy_notebooks(root: Path) -> list[str]:
     before = dict(record)
     for source in sorted(p for room in COPIED for p in (root / room).glob("*.ipynb")):
         content = source.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
+        digest = content_digest(content)
         name = f"{source.parent.name}/{source.name}"
         copy = work / name
         if not copy.exists():
@@ -429,7 +445,10 @@ def copy_notebooks(root: Path) -> list[str]:
                 number += 1
             newer = copy.with_suffix(f".v{number}.ipynb")
             write_atomically(newer, content)
-            news.append(f"work/{name} has changed: the new version is {newer.name}")
+            news.append(
+                f"The course has a newer {name}; yours is untouched, and the new "
+                f"one lies beside it as {newer.name}."
+            )
         record[name] = digest
     work.mkdir(exist_ok=True)
     if record != before:
@@ -507,7 +526,7 @@ def lab(env: Environment, options: argparse.Namespace) -> int:
 
 
 def steps_of_test(env: Environment, quick: bool) -> list[tuple[str, list[str]]]:
-    code = ["course.py", "course_lib", "tools", "tests"]
+    code = ["course.py", "course_lib", "tools", "tests", "benchmarks"]
     notebooks = ["chapters", "exercises", "solutions"]
     rooms = ("chapters", "solutions")
     pages = sorted(p for room in rooms for p in (env.root / room).glob("*.ipynb"))
@@ -580,8 +599,7 @@ def make_parser() -> argparse.ArgumentParser:
     one = verb(lab, "open JupyterLab on your own copies in work/ (starts in seconds)")
     one.add_argument(
         "--port",
-        type=int,
-        choices=range(1, 65536),
+        type=port_number,
         metavar="N",
         help="where JupyterLab listens (else the first free one from 8888 on)",
     )
@@ -603,7 +621,9 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with --check: execute again and compare outputs too (minutes)",
     )
-    one.add_argument("--force", action="store_true", help="build all, changed or not")
+    one.add_argument(
+        "--force", action="store_true", help="replace notebooks edited by hand"
+    )
     one = verb(slides, "make one HTML file of slides per chapter (about a minute each)")
     one.add_argument("chapters", nargs="*", metavar="NN", help="such as 02 (else all)")
     return parser

@@ -637,12 +637,32 @@ def test_a_learners_answer_stays_whatever_happens_around_it(rooms):
         assert answer.read_text(encoding="utf-8") == "my answer", change
 
 
+def test_a_rebuilt_notebook_with_the_same_cells_is_no_newer_version(rooms):
+    source = rooms / "exercises" / "02_walk.ipynb"
+    cells = [{"cell_type": "code", "source": ["1 + 1"], "outputs": []}]
+    source.write_text(json.dumps({"cells": cells, "metadata": {"hash": "one"}}))
+    (rooms / "work" / "exercises" / "02_walk.ipynb").unlink(missing_ok=True)
+    course.copy_notebooks(rooms)
+    source.write_text(json.dumps({"cells": cells, "metadata": {"hash": "two"}}))
+    assert course.copy_notebooks(rooms) == []
+    cells[0]["source"] = ["1 + 2"]
+    source.write_text(json.dumps({"cells": cells, "metadata": {"hash": "two"}}))
+    assert len(course.copy_notebooks(rooms)) == 1
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "many", "-1"])
+def test_a_port_that_is_none_is_told_in_one_line(port, capsys):
+    with pytest.raises(SystemExit):
+        course.main(["lab", "--port=" + port])
+    assert "is no number from 1 to 65535" in capsys.readouterr().err
+
+
 def test_a_newer_version_is_laid_beside_once_and_told(rooms):
     course.copy_notebooks(rooms)
     source = rooms / "exercises" / "02_walk.ipynb"
     source.write_text("exercises 2", encoding="utf-8")
     (told,) = course.copy_notebooks(rooms)
-    assert "work/exercises/02_walk.ipynb" in told and "02_walk.v2.ipynb" in told
+    assert "newer exercises/02_walk.ipynb" in told and "02_walk.v2.ipynb" in told
     assert _texts(rooms / "work") == {
         **FIRST,
         "exercises/02_walk.v2.ipynb": "exercises 2",
