@@ -109,7 +109,7 @@ def test_a_wrong_and_a_right_answer_get_their_own_words(chapter):
         ("", "Write a number first"),
         ("1/2", "from D you may still come back"),
         ("0,75", "you gave D the value"),
-        ("0.3", "Not yet."),
+        ("0.3", "Open the hint and try once more."),
         ("5/6", "Right."),
         ("0.833", "Right."),
     ],

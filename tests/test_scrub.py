@@ -193,7 +193,9 @@ def test_only_a_page_with_several_controls_says_that_the_others_stay():
     one = scrub(bar, height=(0, 3, 1, 1))
     two = scrub(bar, height=(0, 3, 1, 1), shown=True)
     assert frames_of(one.page_html())["note"] == ""
-    assert frames_of(two.page_html())["note"].startswith("The other controls stay")
+    assert frames_of(two.page_html())["note"].startswith(
+        "Here one control moves at a time"
+    )
 
 
 def test_a_helper_draws_any_position_without_a_browser(small):

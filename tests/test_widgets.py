@@ -96,6 +96,38 @@ def test_slider_choice_switch_and_number_each_move_the_picture(opened):
     assert opened.complaints == []
 
 
+CELL_AT = """() => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  const at = content.widgets.findIndex((cell) => cell.node === document.activeElement);
+  return at < 0 ? null : content.widgets[at].model.id;
+}"""
+COUNT_OF = """(id) => window.jupyterapp.shell.currentWidget.content.widgets
+  .find((cell) => cell.model.id === id).model.executionCount"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "where"),
+    [
+        ("fragile", ".course-scrub input"),
+        ("predict", ".course-quiz input"),
+        ("multiple", ".course-quiz button"),
+    ],
+)
+def test_escape_and_shift_enter_stay_with_the_notebook(opened, cell, where):
+    page, places = opened.page, list(CELLS)
+    control = page.locator(".jp-Cell").nth(places.index(cell)).locator(where).first
+    control.click()
+    page.keyboard.press("Escape")
+    assert page.evaluate(CELL_AT) == cell
+    before = page.evaluate(COUNT_OF, cell)
+    control.click()
+    page.keyboard.press("Shift+Enter")
+    assert page.evaluate(CELL_AT) == places[places.index(cell) + 1]
+    page.wait_for_function(
+        f"before => ({COUNT_OF})({cell!r}) > before", arg=before, timeout=15_000
+    )
+
+
 def test_a_mouse_drags_a_slider_from_end_to_end(opened):
     page, slider = opened.page, field(scrub_at(opened, 0), "height")
     slider.scroll_into_view_if_needed()
@@ -235,6 +267,7 @@ def test_of_several_right_answers_all_are_wanted(opened):
     quiz.get_by_label("Sweeps of the Bellman equation").check()
     quiz.get_by_role("button", name="Check").click()
     assert verdict.inner_text().startswith("Not yet.")
+    assert "What you chose is right, and something is missing." in verdict.inner_text()
     quiz.get_by_label("TD(0)").check()
     quiz.get_by_role("button", name="Check").click()
     assert "one next state that really came" in verdict.inner_text()
@@ -279,7 +312,11 @@ def test_without_a_kernel_the_saved_notebook_shows_pictures_and_asks(browser, la
     stills = again.page.locator("[data-course-still] img")
     stills.nth(2).wait_for()
     assert "height 1, side left" in stills.first.get_attribute("alt")
-    assert again.page.get_by_text("Run this cell to move its controls.").count() == 3
+    asks = "To move the controls, run the notebook's first cell, then this one."
+    assert again.page.get_by_text(asks).count() == 3
+    failures = again.page.get_by_text("Error displaying widget")
+    failures.nth(2).wait_for(state="attached")  # JupyterLab's own, which helps nobody
+    assert not any(one.is_visible() for one in failures.all())
     quiz = again.page.locator(".course-quiz", has_text="transition probabilities?")
     quiz.get_by_label("Monte Carlo").check()
     quiz.get_by_role("button", name="Check").click()

@@ -224,7 +224,9 @@ def render(root: Path, page: Page, columns: list[list[Slide]]) -> str:
             path.name: read_text(path) for path in sorted(VENDOR.glob("*/*.*s"))
         },
         "scripts": [
-            text for name in WIDGETS if (text := read_text(layer / f"{name}.js"))
+            read_text(layer / "host.js") + text
+            for name in WIDGETS
+            if (text := read_text(layer / f"{name}.js"))
         ],
         "styles": [read_text(layer / f"{name}.css") for name in WIDGETS],
         "deck_css": read_text(TEMPLATES / "slides" / "deck.css"),

@@ -1,15 +1,5 @@
 // Turns each question on the page into a form. In a notebook every quiz brings this module
-// along; a form that has been built is left alone.
-
-// JupyterLab takes arrow keys and letters from a control unless the control itself says no.
-const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
-
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
+// along; a form that has been built is left alone. `host.js` comes before it.
 
 // Texts come from the course's own question bank, escaped, with MathML for formulas.
 function rich(tag, attributes, html) {
@@ -49,7 +39,8 @@ function choice(question, key) {
     const right = chosen.join() === key.rights.join();
     // A right choice of several needs no repeating while another one is wrong or missing.
     const said = chosen.filter((index) => right || !key.rights.includes(index));
-    return { right, feedback: said.map((index) => key.feedback[index]) };
+    const feedback = said.map((index) => key.feedback[index]);
+    return { right, feedback: feedback.length ? feedback : [question.words.incomplete] };
   };
   return { fields, grade };
 }
@@ -67,7 +58,8 @@ function number(question, key) {
     const slack = 1e-9 + key.tolerance;
     const right = Math.abs(value - key.answer) <= slack;
     const known = key.numbers.find(([wrong]) => Math.abs(value - wrong) <= slack);
-    return { right, feedback: known && !right ? [known[1]] : [] };
+    if (right) return { right, feedback: [] };
+    return { right, feedback: [known ? known[1] : question.words.unknown] };
   };
   return { fields: [line], grade };
 }
@@ -149,7 +141,7 @@ function build(root, question) {
   };
   // A notebook may take Enter before the browser turns it into a submission.
   form.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;
+    if (event.key !== "Enter" || withModifier(event) || event.target.tagName !== "INPUT") return;
     event.preventDefault();
     event.stopPropagation();
     form.requestSubmit();
@@ -158,6 +150,7 @@ function build(root, question) {
     event.preventDefault();
     tell(grade());
   });
+  giveNotebookItsKeys(form);
   root.replaceChildren(form);
 }
 

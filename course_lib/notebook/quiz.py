@@ -7,15 +7,14 @@ is why a quiz needs neither kernel nor widgets, nor a network.
 
 import base64
 import difflib
-import functools
 import html
 import json
 import os
 import random
-from pathlib import Path
 from typing import Any
 
 from course_lib.notebook.bank import Question, read_bank
+from course_lib.notebook.front_end import script, style
 from course_lib.notebook.words import maths, word, words_of
 
 _NOTES = {"multiple": "several", "ordering": "order"}
@@ -88,9 +87,9 @@ class Quiz:
         if os.environ.get("COURSE_STATIC"):
             return {"text/html": page, "text/plain": plain}
         # Alone in its output, it brings what it needs.
-        script = _asset("quiz.js") + "\nmountPage(document);"
-        page += f"<style>{_asset('quiz.css')}</style>"
-        page += f'<script type="module">{script}</script>'
+        page += f"<style>{style('quiz')}</style>"
+        module = script("quiz") + "\nmountPage(document);"
+        page += f'<script type="module">{module}</script>'
         return {
             "text/html": page,
             "text/markdown": self.markdown(),
@@ -99,11 +98,6 @@ class Quiz:
 
     def __repr__(self) -> str:
         return self.markdown()
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def quiz(name: str) -> Quiz:

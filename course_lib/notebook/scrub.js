@@ -1,17 +1,8 @@
 // One module, two hosts: `render` for a live notebook (anywidget), `mountPage` for pages.
 // A picture's place among the values is its key: the controls' indices, joined.
+// `host.js` comes before it.
 
 const KEPT = 300; // pictures kept; the oldest goes first
-
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
-// JupyterLab takes arrow keys and letters from a control unless the control itself says no.
-const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
 
 function inputFor(control) {
   if (control.kind === "choice") {
@@ -53,7 +44,7 @@ function build(root, state, moved) {
     // A number counts when it is finished, not at each digit.
     input.addEventListener(control.kind === "number" ? "change" : "input", tell);
     input.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
+      if (event.key !== "Enter" || withModifier(event)) return;
       event.stopPropagation(); // a notebook would take it before the field does
       tell();
     });
@@ -75,6 +66,7 @@ function build(root, state, moved) {
   const failure = element("p", { class: "course-scrub-failure", role: "alert" });
   failure.hidden = true;
   root.replaceChildren(controls, frame, spoken, failure);
+  giveNotebookItsKeys(controls);
   return {
     inputs,
     write(indices) {

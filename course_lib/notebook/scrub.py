@@ -11,7 +11,6 @@ import html
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -19,19 +18,24 @@ import traitlets
 from IPython.display import display
 
 from course_lib.notebook.controls import Control, Value, control, text
+from course_lib.notebook.front_end import script, style
 from course_lib.notebook.picture import SIZE, Canvas, Draw, Picture, widget_bundle
 from course_lib.notebook.words import word
 
 MAX_FRAMES = 40
 MAX_PAGE_BYTES = 600_000
-_HERE = Path(__file__).parent
+# JupyterLab's "model not found" under a still picture, which says what to do instead.
+_NO_MODEL = (
+    ".jp-OutputArea-child:has([data-course-still]) + .jp-OutputArea-child "
+    "> .jupyter-widgets:not(:has(*)) { display: none; }"
+)
 
 Indices = tuple[float, ...]
 
 
 class _ScrubView(anywidget.AnyWidget):
-    _esm = _HERE / "scrub.js"
-    _css = _HERE / "scrub.css"
+    _esm = script("scrub")
+    _css = style("scrub")
     scrub = traitlets.Dict().tag(sync=True)
     # Quoted: Colab's traitlets 5.7 has no `List[...]` at run time.
     indices: "traitlets.List[float]" = traitlets.List().tag(sync=True)
@@ -174,7 +178,10 @@ class Scrub:
 
 def _still_html(model_id: str, image: str) -> str:
     note = html.escape(word("scrub.still"))
-    return f'<div data-course-still="{model_id}">{image}<p><em>{note}</em></p></div>'
+    return (
+        f"<style>{_NO_MODEL}</style>"
+        f'<div data-course-still="{model_id}">{image}<p><em>{note}</em></p></div>'
+    )
 
 
 def _key(indices: Indices) -> str:

@@ -2,9 +2,16 @@ const WIDTH = 1280;
 const HEIGHT = 720;
 const SMALLEST = 0.6; // below that the last row cannot read it
 
-const CONTROLS = "input, select, textarea, button, summary, form";
+const FIELDS = "input, select, textarea";
+const BUTTONS = "button, summary";
 
-const inControl = (event) => Boolean(event.target.closest && event.target.closest(CONTROLS));
+const within = (event, selector) => Boolean(event.target.closest && event.target.closest(selector));
+
+// Arrows belong to a field while it has the focus; a button needs only Space and Enter.
+const forTheDeck = (event) => {
+  if (within(event, BUTTONS)) return ![" ", "Enter"].includes(event.key);
+  return !within(event, FIELDS);
+};
 
 // A slide that is too full is drawn smaller; one that would be illegible says so.
 function fit(section) {
@@ -37,12 +44,19 @@ await Reveal.initialize({
   slideNumber: "c/t",
   transition: "none",
   pdfSeparateFragments: false,
-  keyboardCondition: (event) => !inControl(event),
+  keyboardCondition: forTheDeck,
   plugins: [RevealNotes],
 });
-// Arrows belong to a control while it has the focus; Escape gives them back.
+// From inside a field, Escape gives the arrows back to the deck; PageDown and PageUp,
+// which a lecturer's remote control sends, turn the slide at once.
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && inControl(event)) document.activeElement.blur();
+  if (!within(event, FIELDS)) return;
+  if (["Escape", "PageDown", "PageUp"].includes(event.key)) document.activeElement.blur();
+  if (event.key === "PageDown" || event.key === "PageUp") {
+    event.preventDefault(); // of the slider's own large step
+    if (event.key === "PageDown") Reveal.next();
+    else Reveal.prev();
+  }
 });
 
 const slides = document.querySelector(".slides");
