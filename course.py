@@ -419,6 +419,24 @@ def content_digest(notebook: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def without_printed_numbers(notebook: bytes) -> bytes:
+    """A learner guesses first: pictures and questions stay, what was printed goes."""
+    try:
+        content = json.loads(notebook)
+        for cell in content["cells"]:
+            if cell["cell_type"] == "code":
+                shown = [one for one in cell["outputs"] if is_picture(one)]
+                cell["outputs"], cell["execution_count"] = shown, None
+    except (ValueError, KeyError, TypeError):
+        return notebook
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+
+
+def is_picture(output: dict[str, Any]) -> bool:
+    """Tell a picture or a question from something printed."""
+    return bool({"image/png", "text/markdown"} & set(output.get("data", {})))
+
+
 def copy_notebooks(root: Path) -> list[str]:
     """Lay copies of all notebooks into `work/`; return what to tell about newer ones.
 
@@ -435,6 +453,7 @@ def copy_notebooks(root: Path) -> list[str]:
     for source in sorted(p for room in COPIED for p in (root / room).glob("*.ipynb")):
         content = source.read_bytes()
         digest = content_digest(content)
+        content = without_printed_numbers(content)
         name = f"{source.parent.name}/{source.name}"
         copy = work / name
         if not copy.exists():

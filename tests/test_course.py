@@ -650,6 +650,29 @@ def test_a_rebuilt_notebook_with_the_same_cells_is_no_newer_version(rooms):
     assert len(course.copy_notebooks(rooms)) == 1
 
 
+def test_a_copy_keeps_the_pictures_and_loses_the_numbers_to_be_guessed(rooms):
+    picture = {"output_type": "display_data", "data": {"image/png": "iVBO"}}
+    asked = {"output_type": "display_data", "data": {"text/markdown": "**How long?**"}}
+    printed = {"output_type": "stream", "name": "stdout", "text": ["22.25 steps\n"]}
+    value = {"output_type": "execute_result", "data": {"text/plain": "22.25"}}
+    cell = {
+        "cell_type": "code",
+        "source": ["play()"],
+        "execution_count": 3,
+        "outputs": [printed, picture, value, asked],
+    }
+    prose = {"cell_type": "markdown", "source": ["θ"]}
+    source = rooms / "chapters" / "02_walk.ipynb"
+    text = json.dumps({"cells": [prose, cell], "metadata": {}})
+    source.write_text(text, encoding="utf-8")
+    course.copy_notebooks(rooms)
+    copy = json.loads((rooms / "work/chapters/02_walk.ipynb").read_text("utf-8"))
+    assert copy["cells"][0] == prose
+    assert copy["cells"][1]["outputs"] == [picture, asked]
+    assert copy["cells"][1]["execution_count"] is None
+    assert source.read_text(encoding="utf-8") == text
+
+
 @pytest.mark.parametrize("port", ["0", "65536", "many", "-1"])
 def test_a_port_that_is_none_is_told_in_one_line(port, capsys):
     with pytest.raises(SystemExit):

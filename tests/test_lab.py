@@ -1,7 +1,11 @@
 """JupyterLab in a browser: the chapter runs, its slider moves, its quiz answers."""
 
+import time
+
 import pytest
 
+from course_lib.notebook import plots
+from course_lib.notebook.picture import SIZE, Canvas
 from tools.browser import Opened, run_all, set_source
 
 pytestmark = pytest.mark.slow
@@ -86,6 +90,25 @@ def test_a_picture_seen_before_needs_no_kernel(chapter):
     print(f"a value seen before: {sorted(seen)[10]:.1f} ms from input to picture")
     # No kernel answers that fast on a busy machine; the aim is 16.
     assert sorted(seen)[10] < 50
+
+
+def test_a_new_picture_is_soon_there_and_most_of_the_wait_is_drawing(chapter):
+    page = chapter.page
+    slider = page.locator(".course-scrub input[type=range]").first
+    slider.evaluate("node => { node.value = 10; }")
+    new = [page.evaluate(STEP, [slider.element_handle(), 1]) for _ in range(15)]
+    assert None not in new
+    canvas, used = Canvas(plots.value_sweeps, SIZE), []
+    for sweeps in range(11, 26):
+        start = time.process_time()
+        canvas.draw({"sweeps": sweeps, "gamma": 1.0})
+        canvas.image(compress_level=1)
+        used.append(1000 * (time.process_time() - start))
+    print(
+        f"a new value: {sorted(new)[7]:.0f} ms from input to picture, "
+        f"of which drawing takes {sorted(used)[7]:.0f} ms of CPU time"
+    )
+    assert sorted(used)[7] < 120  # the aim for the whole way on a quiet machine
 
 
 def test_a_wrong_and_a_right_answer_get_their_own_words(chapter):

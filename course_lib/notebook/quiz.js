@@ -66,6 +66,7 @@ function number(question, key) {
 
 function prediction(question) {
   const [input, line] = textField(question, "text");
+  input.className = "course-quiz-words"; // a guess may have several parts
   const grade = () => {
     const guess = input.value.trim();
     return guess ? { guess } : question.words.guess;

@@ -34,6 +34,7 @@ from course_lib.notebook.words import word
 INSIDE = slice(1, 6)  # A … E, without the two ends
 NAMES = list("ABCDE")
 MAX_SWEEPS, MAX_EPISODES = 60, 10_000
+SMALLEST_ERROR = 1e-6
 NORMAL_95 = 1.96
 TD_EPISODES, TD_RUNS = 400, 10
 EPISODE_COUNTS = [10, 30, 100, 300, 1_000, 3_000, MAX_EPISODES]
@@ -54,8 +55,10 @@ def value_sweeps(figure: Figure, sweeps: int, gamma: float) -> str:
     describe(left, word("plot.values"), word("plot.state"), "V")
     shown = errors.clamp_min(1e-12)
     right.semilogy(shown.numpy(), **baseline())
-    right.semilogy([sweeps], [float(shown[sweeps])], **estimate())
-    right.set_ylim(1e-6, 2.0)
+    # An error below the axis keeps its dot, on the axis.
+    dot = max(float(errors[sweeps]), SMALLEST_ERROR)
+    right.semilogy([sweeps], [dot], clip_on=False, **estimate())
+    right.set_ylim(SMALLEST_ERROR, 2.0)
     right.minorticks_off()
     short_ticks(right.yaxis)
     describe(right, word("plot.largest_error"), word("plot.sweeps_axis"), "")
