@@ -35,7 +35,7 @@ def _cases(seed: int) -> Sequence[Case]:
         _of_ratios([10.0, 10.0, 0.5], [-1.0, 1.0, -1.0], 0.2),  # CASES L16
         _of_ratios([1.0, 1.0], [2.0, -0.5], 0.2),  # CASES K29
     ]
-    for clip_eps in (0.1, 1.0):
+    for clip_eps in (0.1, 0.9):
         log_probs, old = (-torch.rand(2, 8, generator=generator) - 0.5).tolist()
         advantages = torch.randn(8, generator=generator).tolist()
         cases.append(_case(log_probs, old, advantages, clip_eps))
@@ -289,3 +289,8 @@ def standardised_whole(
 @TASK.variant("averaged")
 def averaged_loss(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
     return -averaged(new, old, advantages, eps)
+
+
+@TASK.variant("log-ratio-clipped")
+def log_ratio_alone(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
+    return (new - old).clamp(-eps, eps).exp() * advantages

@@ -28,7 +28,9 @@ def _cases(seed: int) -> Sequence[Case]:
         Case(
             {"rewards": integers, "gamma": 0.5, "terminated": torch.zeros(3).bool()},
             "rewards = [1, 0, 2] (integers), gamma = 0.5, no step terminated",
+            adversarial=True,  # an integer result is a matter of its own
         ),
+        _case(torch.tensor([1.0, 2.0]), 0.0, [0, 0]),
         _case(torch.tensor([2.0, -1.0, 4.0]), 0.5, [1, 1, 1]),
     ]
     discount = 0.5 + 0.4 * float(torch.rand((), generator=generator))
@@ -276,3 +278,29 @@ def forwards_from_an_end(rewards: Tensor, gamma: float, terminated: Tensor) -> T
         returns[t] = running
         running = 0.0 if terminated[t] else running
     return returns
+
+
+@TASK.wrong(
+    "end-counted-twice", source="running = rewards[-1], and the loop begins there"
+)
+def last_twice(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    running: float | Tensor = rewards[-1]
+    returns: list[Tensor] = []
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * running * (not terminated[t])
+        returns.append(running)
+    return torch.stack(returns[::-1])
+
+
+@TASK.wrong("powers-divided-out", source="cumsum of γ^t r_t, over γ^t: 0 / 0 at γ = 0")
+def powers(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    weights = gamma ** torch.arange(len(rewards), dtype=torch.float64)
+    sums: list[Tensor] = []
+    for t in range(len(rewards)):
+        total = torch.zeros((), dtype=torch.float64)
+        for k in range(t, len(rewards)):
+            total = total + weights[k] * rewards[k]
+            if terminated[k]:
+                break
+        sums.append(total / weights[t])
+    return torch.stack(sums)

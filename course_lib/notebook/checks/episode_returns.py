@@ -24,6 +24,7 @@ def _cases(seed: int) -> Sequence[Case]:
         _case([1, 2], [0, 1], [0, 0]),
         _case([2, 4, 8], [0, 0, 0], [0, 1, 0]),  # CASES L13, and a tail
         _case([1, 2, 4, 8], [0, 1, 0, 0], [0, 0, 0, 1]),
+        _case([1, 2, 4], [0, 0, 1], [0, 1, 0]),  # cut off, then an end
         _case([5, 3], [1, 0], [0, 1]),  # episodes of one step
         _case([1, 1, 1, 1, 1], [0, 1, 0, 0, 0], [0, 1, 0, 1, 0]),  # both flags at once
     ]
@@ -213,3 +214,53 @@ def one_number(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor
             returns.append(rewards[start : t + 1].sum())
             start = t + 1
     return torch.stack(returns).mean()
+
+
+@TASK.variant("tail-counted")
+def nonempty_tail(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    after_ends = (terminated | truncated).nonzero().flatten() + 1
+    pieces = rewards.tensor_split(after_ends.tolist())
+    return torch.stack([piece.sum() for piece in pieces if len(piece)])
+
+
+@TASK.wrong("ended-twice", source="two `if`s for one `or`")
+def ended_twice(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    returns: list[Tensor] = []
+    total = torch.zeros(())
+    for t in range(len(rewards)):
+        total = total + rewards[t]
+        for ended in (terminated[t], truncated[t]):
+            if ended:
+                returns.append(total)
+                total = torch.zeros(())
+    return torch.stack(returns)
+
+
+@TASK.wrong("first-episode-missed", source="differences of a sum, without the first 0")
+def first_missed(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    return rewards.cumsum(0)[terminated | truncated].diff()
+
+
+@TASK.wrong("end-opens-the-next", source="the flags asked before the reward is added")
+def end_opens(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    returns: list[Tensor] = []
+    total = torch.zeros(())
+    for t in range(len(rewards)):
+        if terminated[t] or truncated[t]:
+            returns.append(total)
+            total = torch.zeros(())
+        total = total + rewards[t]
+    return torch.stack(returns)
+
+
+@TASK.wrong("carried-over-a-truncation", source="the sum reset on `terminated` only")
+def carried(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    returns: list[Tensor] = []
+    total = torch.zeros(())
+    for t in range(len(rewards)):
+        total = total + rewards[t]
+        if terminated[t] or truncated[t]:
+            returns.append(total)
+        if terminated[t]:
+            total = torch.zeros(())
+    return torch.stack(returns)

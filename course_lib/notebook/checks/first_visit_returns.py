@@ -234,3 +234,31 @@ def _one_later(r: Tensor) -> Tensor:
 @TASK.wrong("last-step-missed", source="range(len(states) - 1)")
 def last_step_missed(s: Tensor, r: Tensor, gamma: float, n: int) -> Tensor:
     return _filled(s[:-1], discounted_returns(r, gamma)[:-1], n)
+
+
+@TASK.wrong("stopped-at-the-next-visit", source="the return of the loop, not the rest")
+def until_again(
+    states: Tensor, rewards: Tensor, gamma: float, num_states: int
+) -> Tensor:
+    found = torch.full((num_states,), torch.nan)
+    for t in reversed(range(len(states))):
+        total, k = 1.0 * rewards[t], t + 1
+        while k < len(states) and states[k] != states[t]:
+            total = total + gamma ** (k - t) * rewards[k]
+            k += 1
+        found[states[t]] = total
+    return found
+
+
+@TASK.right
+def summed_to_the_end(
+    states: Tensor, rewards: Tensor, gamma: float, num_states: int
+) -> Tensor:
+    found = torch.full((num_states,), torch.nan)
+    for t in reversed(range(len(states))):
+        total, k = 1.0 * rewards[t], t + 1
+        while k < len(states):
+            total = total + gamma ** (k - t) * rewards[k]
+            k += 1
+        found[states[t]] = total
+    return found

@@ -78,9 +78,11 @@ def differ(got: Outcome, expected: Outcome, tolerance: float) -> bool:
 
 def plain(outcome: Outcome, like: Outcome) -> Outcome:
     """Return the outcome without faults that hide no other one: floating tensors in
-    float64, and a tensor of one number as that number where `like` holds a number."""
+    float64, and one number in a tensor or out of it as `like` holds it."""
 
     def bare(one: Any, right: Any) -> Any:
+        if isinstance(one, int | float) and _holds_one_number(right):
+            return torch.tensor(one, dtype=torch.float64)
         if not isinstance(one, torch.Tensor) or not one.is_floating_point():
             return one
         if isinstance(right, float) and one.dim() == 0:
@@ -94,6 +96,10 @@ def plain(outcome: Outcome, like: Outcome) -> Outcome:
     slopes = tuple(None if one is None else one.double() for one in outcome.gradients)
     value = bared if isinstance(outcome.value, tuple) else bared[0]
     return replace(outcome, value=value, gradients=slopes)
+
+
+def _holds_one_number(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 0
 
 
 def values_alone(outcome: Outcome) -> Outcome:

@@ -123,3 +123,13 @@ def exchanged(v: float, r: float, ahead: float, gamma: float, alpha: float) -> f
 @TASK.wrong("rates-exchanged", source="γ and α exchanged")
 def rates(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
     return v + gamma * (r + alpha * ahead - v)
+
+
+@TASK.variant("error-undamped")
+def reward_whole(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
+    return (1 - alpha) * v + r + alpha * gamma * ahead
+
+
+@TASK.wrong("other-value-discounted", source="γ on V(s), none on V(s')")
+def other(v: float, r: float, ahead: float, gamma: float, alpha: float) -> float:
+    return v + alpha * (r + ahead - gamma * v)

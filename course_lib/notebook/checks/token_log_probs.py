@@ -253,3 +253,9 @@ def padded_behind(logits: Tensor, tokens: Tensor) -> Tensor:
 @TASK.variant("next-logits-used")
 def earlier_token_scored(logits: Tensor, tokens: Tensor) -> Tensor:
     return token_log_probs(logits, tokens.roll(1, dims=-1))
+
+
+@TASK.wrong("reshaped-for-transposed", source="cross_entropy wants [B, V, T]")
+def reshaped(logits: Tensor, tokens: Tensor) -> Tensor:
+    b, t, v = logits.shape
+    return -cross_entropy(logits.reshape(b, v, t), tokens, reduction="none")

@@ -206,3 +206,27 @@ def from_the_end(
         s, a, reached = states[t], acts[t], states[t + 1]
         chance = chance * pi[s, a] * p[s, a, reached]
     return chance
+
+
+@TASK.wrong("start-at-every-step", source="p(s_0) moved into the loop")
+def start_each(
+    p0: Tensor, pi: Tensor, p: Tensor, states: Tensor, acts: Tensor
+) -> Tensor:
+    chance = torch.ones_like(p0[0])
+    for t in range(len(acts)):
+        s, a = states[t], acts[t]
+        chance = chance * p0[s] * pi[s, a] * p[s, a, states[t + 1]]
+    return chance
+
+
+@TASK.wrong("no-step-no-start", source="the start multiplied in at t = 0")
+def start_needs_step(
+    p0: Tensor, pi: Tensor, p: Tensor, states: Tensor, acts: Tensor
+) -> Tensor:
+    chance = torch.ones_like(p0[0])
+    for t in range(len(acts)):
+        s, a = states[t], acts[t]
+        if t == 0:
+            chance = chance * p0[s]
+        chance = chance * pi[s, a] * p[s, a, states[t + 1]]
+    return chance
