@@ -215,7 +215,6 @@ def test_a_dtype_alone_is_no_mistake_of_the_zoo_and_shows_its_numbers(task):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("discounted_returns", "end-ignored"),
         ("expected_backup", "policy-ignored"),
         ("td_errors", "end-read-one-late"),
         ("masked_mean", "rows-averaged"),

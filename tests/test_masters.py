@@ -122,11 +122,11 @@ def test_a_chapter_that_does_not_exist_is_refused(tmp_path):
 
 
 def test_minutes_grow_with_words_and_code_in_steps_of_five(tmp_path):
-    write(tmp_path, "chapters/01_walk.md", "# Walk\n\n" + "word " * 900)
-    assert read_masters(tmp_path)[0].minutes() == 5  # 4.5 minutes
+    write(tmp_path, "chapters/01_walk.md", "# Walk\n\n" + "word " * 500)
+    assert read_masters(tmp_path)[0].minutes() == 5  # 3.8 minutes
     lines = "\n".join(f"x = {i}" for i in range(40))
-    write(tmp_path, "chapters/01_walk.md", "word " * 900 + "\n\n" + code("a", lines))
-    assert read_masters(tmp_path)[0].minutes() == 10  # 5.5 minutes
+    write(tmp_path, "chapters/01_walk.md", "word " * 500 + "\n\n" + code("a", lines))
+    assert read_masters(tmp_path)[0].minutes() == 10  # 5.8 minutes
 
 
 def test_version_and_minutes_are_filled_in(tmp_path):

@@ -23,8 +23,8 @@ import yaml
 
 FOLDERS = ("chapters", "solutions")
 SLIDE_TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
-WORDS_A_MINUTE = 200
-CODE_LINES_A_MINUTE = 40
+WORDS_A_MINUTE = 130
+CODE_LINES_A_MINUTE = 20
 
 _MASTER = re.compile(
     r"(?P<stem>\d\d_[a-z0-9_]+)(\.(?P<language>[a-z]{2,3}(-[A-Z]{2})?))?\.md"

@@ -264,3 +264,26 @@ def carried(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
         if terminated[t]:
             total = torch.zeros(())
     return torch.stack(returns)
+
+
+@TASK.wrong("one-tensor-for-all", source="`total += r` changes what the list holds")
+def one_tensor(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    returns: list[Tensor] = []
+    total = torch.zeros(())
+    for t in range(len(rewards)):
+        total += rewards[t]
+        if terminated[t] or truncated[t]:
+            returns.append(total)
+    return torch.stack(returns)
+
+
+@TASK.variant("one-tensor-for-all")
+def one_tensor_zeroed(rewards: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
+    returns: list[Tensor] = []
+    total = torch.zeros(())
+    for t in range(len(rewards)):
+        total += rewards[t]
+        if terminated[t] or truncated[t]:
+            returns.append(total)
+            total.zero_()
+    return torch.stack(returns)
