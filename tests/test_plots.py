@@ -61,7 +61,7 @@ DRAWN = {
     "verdicts": (
         *(plots.verdict_credit, plots.WIDE),
         {"decisions": 10, "comparisons": 100, "wrong_verdicts": 0.0},
-        {"decisions": 100, "comparisons": 10_000, "wrong_verdicts": 0.25},
+        {"decisions": 100, "comparisons": 10_000, "wrong_verdicts": 0.5},
     ),
     "chain": (plots.random_walk_chain, plots.STRIP, {}, None),
     "sweeps": (

@@ -49,7 +49,7 @@ def test_where_everything_is_here_it_says_so_with_versions():
     assert found.course == course_lib.__version__
     for name, version in found.versions.items():
         assert version == metadata.version(name).partition("+")[0]
-        assert f"{name} {version}" in " ".join(repr(found).split())
+        assert f"{name} {version}" in repr(found)
     assert repr(found).endswith("Everything that the course needs is here.")
 
 

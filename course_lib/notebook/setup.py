@@ -70,8 +70,11 @@ class Setup:
     def __repr__(self) -> str:
         short = ".".join(self.python.split(".")[:2])
         lines = [_say("setup.head", course=self.course or "?", python=short)]
-        names = [f"{name} {self.versions[name] or '–'}" for name in self.versions]
-        lines += _wrapped(", ".join(names), "  ")
+        # A hard space keeps a version on the line of its name.
+        names = [f"{name}\u00a0{there or '–'}" for name, there in self.versions.items()]
+        lines += [
+            line.replace("\u00a0", " ") for line in _wrapped(", ".join(names), "  ")
+        ]
         kind = "cpu" if self.device == "cpu" else "other"
         lines.append(_say(f"setup.device_{kind}", device=self.device))
         lines.append(_say(f"setup.compiles_{'yes' if self.compiles else 'no'}"))

@@ -22,6 +22,7 @@ from course_lib.notebook.words import word
 WALKERS, LONGEST_PATH = 1000, 400
 SHOWN_DECISIONS, MOST_DECISIONS = 10, 100
 NORMAL_95 = 1.96
+BELOW_SIGHT = 1e-4
 
 
 def copying_drift(
@@ -95,10 +96,13 @@ def verdict_credit(
     left.set(xlim=(-0.6, SHOWN_DECISIONS - 0.4), ylim=(0.2, 1.0))
     describe(left, word("plot.right_in_better"), word("plot.decision"), "")
     counts = range(1, MOST_DECISIONS + 1)
-    signal = [right_in_the_better(n, wrong_verdicts) - 0.5 for n in counts]
+    # A judge who tosses coins adds nothing, which has no place on a logarithmic axis.
+    signal = [
+        max(right_in_the_better(n, wrong_verdicts) - 0.5, BELOW_SIGHT) for n in counts
+    ]
     right.loglog(counts, signal, label=word("plot.credit"), **exact())
     right.axhline(noise, label=word("plot.noise"), **limit())
-    right.loglog([decisions], [share - 0.5], **estimate())
+    right.loglog([decisions], [max(share - 0.5, BELOW_SIGHT)], **estimate())
     right.set_ylim(0.003, 2.0)
     right.minorticks_off()
     short_ticks(right.xaxis)
