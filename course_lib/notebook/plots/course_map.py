@@ -41,10 +41,14 @@ def _station(axes: Axes, station: str, x: float, y: float) -> None:
     box.set(facecolor=faint(), edgecolor=series_color(0) if last else ink())
     box.set_linewidth(line_width(2 if last else 1))
     axes.add_patch(box)
-    middle = {"ha": "center", "va": "center"}
-    axes.text(x, y + 0.3, word(f"map.{station}.name"), **middle)
-    axes.text(x, y - 0.04, word(f"map.{station}.asks"), fontsize="small", **middle)
-    axes.text(x, y - 0.38, word(f"map.{station}.where"), fontsize="small", **middle)
+    lines = (
+        ("name", 0.3, "medium"),
+        ("asks", -0.04, "small"),
+        ("where", -0.38, "small"),
+    )
+    for what, above, size in lines:
+        text = axes.text(x, y + above, word(f"map.{station}.{what}"), fontsize=size)
+        text.set(ha="center", va="center")
 
 
 def _way(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
