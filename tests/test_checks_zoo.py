@@ -135,6 +135,8 @@ KNOWN = [
         (doubles(1, 1, 1, 1), 0.9, flags(0, 1, 0, 0)),
         [1.9, 1, 1.9, 1],
     ),
+    ("preference_accuracy", (doubles(3, 1, 2, 2), doubles(1, 2, 2, 0)), 0.625),
+    ("preference_accuracy", (doubles(1, 1), doubles(1, 1)), 0.5),
     ("td_errors", (doubles(1), doubles(5), doubles(6), flags(0), 0.9), [1.4]),
     ("td_errors", (doubles(1), doubles(5), doubles(torch.nan), flags(1), 0.9), [-4.0]),
     ("masked_mean", (doubles([2, 4, torch.inf]), flags([1, 1, 0])), 3.0),

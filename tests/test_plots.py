@@ -52,6 +52,17 @@ SEEDS = {f"seed {seed}": run_of(seed) for seed in range(6)}
 
 # Every draw function, with its size, two sets of values, and their name.
 DRAWN = {
+    "map": (plots.course_map, plots.WIDE, {}, None),
+    "copying": (
+        *(plots.copying_drift, plots.WIDE),
+        {"path_length": 100, "error": 0.01, "recovery": 0.0},
+        {"path_length": 400, "error": 0.1, "recovery": 0.1},
+    ),
+    "verdicts": (
+        *(plots.verdict_credit, plots.WIDE),
+        {"decisions": 10, "comparisons": 100, "wrong_verdicts": 0.0},
+        {"decisions": 100, "comparisons": 10_000, "wrong_verdicts": 0.5},
+    ),
     "chain": (plots.random_walk_chain, plots.STRIP, {}, None),
     "sweeps": (
         *(plots.value_sweeps, plots.WIDE),

@@ -10,6 +10,7 @@ import torch
 
 from course_lib.algorithms import evaluation
 from course_lib.envs.finite import random_walk, uniform_policy
+from course_lib.exact import feedback
 from course_lib.exact import mdp as exact
 from course_lib.kernels import discounted_returns
 from course_lib.notebook import bank, quiz
@@ -23,6 +24,7 @@ LIBRARY = {
     "discounted_returns": discounted_returns,
     "evaluation": evaluation,
     "exact": exact,
+    "feedback": feedback,
     "math": math,
     "torch": torch,
     "uniform": uniform_policy(random_walk()),

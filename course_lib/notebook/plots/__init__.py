@@ -4,6 +4,7 @@ Chapters, slides and `figures/` use the same ones. How they look is chosen once,
 `use`; sizes are named here; `live_curves` follows a training loop.
 """
 
+from course_lib.notebook.plots.course_map import course_map
 from course_lib.notebook.plots.curves import training_curves
 from course_lib.notebook.plots.diagrams import (
     DIAGRAMS,
@@ -13,6 +14,7 @@ from course_lib.notebook.plots.diagrams import (
 )
 from course_lib.notebook.plots.live import live_curves
 from course_lib.notebook.plots.mdp import cartpole_episode, discount_weights
+from course_lib.notebook.plots.start import copying_drift, verdict_credit
 from course_lib.notebook.plots.style import PANELS, SQUARE, STRIP, WIDE, use
 from course_lib.notebook.plots.values import (
     monte_carlo_interval,
@@ -29,6 +31,8 @@ __all__ = [
     "agent_environment_loop",
     "cartpole",
     "cartpole_episode",
+    "copying_drift",
+    "course_map",
     "discount_weights",
     "live_curves",
     "monte_carlo_interval",
@@ -37,4 +41,5 @@ __all__ = [
     "training_curves",
     "use",
     "value_sweeps",
+    "verdict_credit",
 ]

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangle
 
+from course_lib.notebook.plots.course_map import course_map
 from course_lib.notebook.plots.lines import (
     faint,
     ground,
@@ -15,7 +16,7 @@ from course_lib.notebook.plots.lines import (
     muted,
     series_color,
 )
-from course_lib.notebook.plots.style import STRIP, Size
+from course_lib.notebook.plots.style import STRIP, WIDE, Size
 from course_lib.notebook.words import word
 
 
@@ -151,6 +152,7 @@ def draw_cart(axes: Axes, x: float, angle: float, *, push: int) -> None:
 DIAGRAMS: dict[str, tuple[Callable[[Figure], str], Size]] = {
     "agent-environment": (agent_environment_loop, STRIP),
     "cartpole": (cartpole, STRIP),
+    "course-map": (course_map, WIDE),
     "random-walk": (random_walk_chain, STRIP),
 }
 """Each diagram's draw function and size, by the name of its SVG."""
