@@ -444,3 +444,19 @@ def test_an_interrupt_is_not_taken_for_a_fault():
 
     with pytest.raises(KeyboardInterrupt):
         check("td_update", interrupted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS if task.any_float], ids=lambda task: task.name
+)
+def test_where_the_text_leaves_the_float_open_any_of_them_is_right(task, dtype):
+    def in_dtype(function):
+        return lambda *arguments: function(*arguments).to(dtype)
+
+    cases = task.cases(0)
+    assert examine(task, in_dtype(task.reference), cases) is None
+    wrong = next(iter(task.wrongs.values()))
+    assert examine(task, in_dtype(wrong.function), cases).wrong == wrong.name
+    whole = examine(task, lambda *a: task.reference(*a).nan_to_num().long(), cases)
+    assert "torch.int64" in whole.text

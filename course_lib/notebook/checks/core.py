@@ -21,6 +21,7 @@ from course_lib.notebook.checks.outcome import (
     differ,
     equal,
     float32_slack,
+    in_dtype_of,
     run,
     same,
     spoilt,
@@ -93,7 +94,10 @@ def examine(task: Task, function: Function, cases: Sequence[Case]) -> Report | N
     expected = [run(task.reference, case, task.gradients) for case in cases]
     got: list[Outcome] = []
     for case in cases:
-        got.append(run(function, case, task.gradients))
+        outcome = run(function, case, task.gradients)
+        got.append(
+            in_dtype_of(expected[len(got)], outcome) if task.any_float else outcome
+        )
         if isinstance(got[-1].error, NotImplementedError):
             return Report(task.title, word("check.stub"), read=task.read)
     different = [

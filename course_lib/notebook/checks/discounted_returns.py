@@ -51,6 +51,7 @@ TASK = Task(
     _cases,
     results=("returns",),
     tolerance=1e-5,  # float32, summed in another order
+    any_float=True,
 )
 
 
@@ -142,6 +143,16 @@ def summed_forwards(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor
         running = rewards[t] + gamma * running * (not terminated[t])
         returns[t] = running
     return returns
+
+
+@TASK.variant("summed-forwards")
+def forwards_through_ends(rewards: Tensor, gamma: float, terminated: Tensor) -> Tensor:
+    running = torch.zeros(())
+    returns: list[Tensor] = []
+    for reward in rewards:
+        running = reward + gamma * running
+        returns.append(running)
+    return torch.stack(returns)
 
 
 @TASK.wrong("list-reversed", source="ericyangyu/PPO-for-Beginners PR 15; CASES L03")

@@ -102,6 +102,21 @@ def _holds_one_number(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == 0
 
 
+def in_dtype_of(expected: Outcome, got: Outcome) -> Outcome:
+    """Return `got` with its floating tensors in the dtype that is expected there."""
+    if len(got.results) != len(expected.results):
+        return got
+
+    def cast(one: Any, right: Any) -> Any:
+        both = isinstance(one, torch.Tensor) and isinstance(right, torch.Tensor)
+        if not both or not one.is_floating_point() or not right.is_floating_point():
+            return one
+        return one.to(right.dtype)
+
+    results = tuple(map(cast, got.results, expected.results))
+    return replace(got, value=results if isinstance(got.value, tuple) else results[0])
+
+
 def values_alone(outcome: Outcome) -> Outcome:
     """Return the outcome without its gradients and the graphs that lead to them."""
 

@@ -48,6 +48,7 @@ TASK = Task(
     _cases,
     results=("accuracy",),
     tolerance=1e-6,
+    any_float=True,
 )
 
 

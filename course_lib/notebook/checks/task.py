@@ -54,6 +54,7 @@ class Task:
             expected magnitude (and to 1).
         gradients: names of arguments whose gradient is compared too: that of the sum
             of the first result.
+        any_float: the text leaves the floating dtype of the result open.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Task:
     results: tuple[str, ...]
     tolerance: float = 1e-9
     gradients: tuple[str, ...] = ()
+    any_float: bool = False
     wrongs: dict[str, Wrong] = field(default_factory=dict)
     rights: dict[str, Function] = field(default_factory=dict)
 

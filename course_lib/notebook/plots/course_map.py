@@ -37,9 +37,7 @@ def _place(number: int) -> tuple[float, float]:
 def _station(axes: Axes, station: str, x: float, y: float) -> None:
     corner = (x - _WIDE / 2 + 0.05, y - _HIGH / 2 + 0.05)
     box = FancyBboxPatch(corner, _WIDE - 0.1, _HIGH - 0.1, boxstyle="round,pad=0.05")
-    last = station == STATIONS[-1]
-    box.set(facecolor=faint(), edgecolor=series_color(0) if last else ink())
-    box.set_linewidth(line_width(2 if last else 1))
+    box.set(facecolor=faint(), edgecolor=ink(), linewidth=line_width(1))
     axes.add_patch(box)
     lines = (
         ("name", 0.3, "medium"),

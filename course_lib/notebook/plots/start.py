@@ -50,6 +50,13 @@ def copying_drift(
         **limit(),
     )
     right.plot([path_length], [wrong], **estimate())
+    right.annotate(
+        f"{wrong:.1f}",
+        (path_length, wrong),
+        xytext=(-8, 6),
+        textcoords="offset points",
+        ha="right",
+    )
     right.set(xlim=(0, LONGEST_PATH + 10), ylim=(-0.03 * LONGEST_PATH, LONGEST_PATH))
     right.legend(loc="upper left")
     describe(right, word("plot.wrong_steps"), word("plot.path_length"), "")
