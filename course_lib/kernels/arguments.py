@@ -40,7 +40,7 @@ def require_like(name: str, value: object, shape: Sequence[int], model: Tensor) 
         ValueError: another shape (nothing broadcasts) or another device.
     """
     tensor = require_tensor(name, value)
-    if tensor.shape != torch.Size(shape):
+    if tensor.shape != shape and tensor.shape != torch.Size(shape):
         raise ValueError(
             f"{name} must have shape {[*shape]}, got {[*tensor.shape]}; "
             "nothing is broadcast"
@@ -73,6 +73,20 @@ def require_fraction(name: str, value: object) -> float:
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"{name} must lie in [0, 1], got {value}")
+    return float(value)
+
+
+def require_not_negative(name: str, value: object) -> float:
+    """Return `value` as a float if it is a number of at least 0, perhaps infinite.
+
+    Raises:
+        TypeError: not a real number (a tensor or a bool is none).
+        ValueError: NaN, or below 0.
+    """
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not float(value) >= 0.0:
+        raise ValueError(f"{name} must be at least 0, got {value}")
     return float(value)
 
 
