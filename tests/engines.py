@@ -20,7 +20,7 @@ LOOKING_FOR_NAN: list[dict[str, Any]] = [
 ]
 
 # More rows than the torch engine takes by doubling.
-MANY_ROWS = 40 if INTERPRETED else 300
+MANY_ROWS = 40 if INTERPRETED else 600
 
 
 def examples(number: int) -> int:

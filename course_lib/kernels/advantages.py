@@ -18,6 +18,7 @@ from course_lib.kernels.engines import (
     accumulation_dtype,
     choose_engine,
     load_loop,
+    plain,
     triton_module,
 )
 from course_lib.kernels.scan import scan_steps
@@ -176,8 +177,7 @@ def gae(
     gamma, lam = require_fraction("gamma", gamma), require_fraction("lam", lam)
     dtype = steps.dtype
     wide = accumulation_dtype(dtype)
-    many_rows = mask is None and rewards.numel() >= 4 * rewards.shape[-1]
-    loop = "gae_by_fours" if many_rows else "gae_loop"
+    loop = "gae_by_fours" if mask is None else "gae_loop"
     chosen = choose_engine("rewards", rewards, wide, engine, loop)
     if validate and chosen != "numba":
         refuse_nan_steps(steps, gamma)
@@ -195,32 +195,30 @@ def gae(
 def _gae_with_numba(
     steps: Steps, gamma: float, gamma_lam: float, dtype: torch.dtype, loop: str
 ) -> tuple[Tensor, Tensor]:
-    advantages = torch.empty(steps.rewards.shape, dtype=dtype)
-    returns = torch.empty(steps.rewards.shape, dtype=dtype)
     numbers = [_array(x, dtype) for x in steps[:3]]
     terminated = truncated = _array(steps.terminated, torch.bool)
     if steps.truncated is not None:
         truncated = _array(steps.truncated, torch.bool)
-    rest = (gamma, gamma_lam, _array(advantages, dtype), _array(returns, dtype))
+    advantages, returns = np.empty_like(numbers[0]), np.empty_like(numbers[0])
+    rest = (gamma, gamma_lam, advantages, returns)
+    void = True
     if loop == "gae_by_fours":
-        by_fours = load_loop(loop, dtype)
-        if not by_fours(*numbers, terminated, truncated, *rest):
-            return advantages, returns
-    # What is not finite comes here a second time, to be kept where it belongs.
-    mask = _NO_MASK if steps.mask is None else _array(steps.mask, torch.bool)
-    by_rows = load_loop("gae_loop", dtype)
-    if by_rows(*numbers, terminated, truncated, mask, *rest):
-        refuse_nan_steps(steps, gamma)  # silent for inf - inf, the caller's own
-    return advantages, returns
+        void = load_loop(loop, dtype)(*numbers, terminated, truncated, *rest)
+    if void:  # what is not finite comes here, to be kept where it belongs
+        mask = _NO_MASK if steps.mask is None else _array(steps.mask, torch.bool)
+        by_rows = load_loop("gae_loop", dtype)
+        if by_rows(*numbers, terminated, truncated, mask, *rest):
+            refuse_nan_steps(steps, gamma)  # silent for inf - inf, the caller's own
+    results = torch.from_numpy(advantages), torch.from_numpy(returns)
+    if steps.rewards.dim() == 2:
+        return results
+    shape = steps.rewards.shape
+    return results[0].reshape(shape), results[1].reshape(shape)
 
 
 def _array(x: Tensor, dtype: torch.dtype) -> NDArray[np.generic]:
     """[B, T], sharing the memory of x where that fits: this is paid for each call."""
-    if x.requires_grad:
-        x = x.detach()
-    if x.dtype != dtype:
-        x = x.to(dtype)
-    array: NDArray[np.generic] = x.contiguous().numpy()
+    array: NDArray[np.generic] = plain(x, dtype).contiguous().numpy()
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 
 
@@ -237,9 +235,9 @@ def _gae_with_scan(
         truncated = steps.terminated if steps.truncated is None else steps.truncated
         fused = module.gae(*steps[:4], truncated, gamma, gamma_lam)
         return fused[0].reshape(shape), fused[1].reshape(shape)
-    values = steps.values.to(dtype)  # [B, T]
+    values = plain(steps.values, dtype)  # [B, T]
     errors = one_step_errors(steps, gamma, dtype)
-    decays = torch.full_like(errors, gamma_lam).masked_fill_(steps.cut, 0.0)
+    decays = gamma_lam * (~steps.cut).to(dtype)  # [B, T]
     if steps.mask is None:
         advantages, _ = scan_steps(errors, decays, None, engine)
         returns = advantages + values
@@ -249,4 +247,6 @@ def _gae_with_scan(
         sums, _ = scan_steps(errors, decays, None, engine)
         advantages = sums.masked_fill(hidden, 0.0)
         returns = (sums + values).masked_fill_(hidden, 0.0)
+    if len(shape) == 2:
+        return advantages, returns
     return advantages.reshape(shape), returns.reshape(shape)

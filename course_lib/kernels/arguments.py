@@ -40,7 +40,9 @@ def require_like(name: str, value: object, shape: Sequence[int], model: Tensor) 
         ValueError: another shape (nothing broadcasts) or another device.
     """
     tensor = require_tensor(name, value)
-    if tensor.shape != shape and tensor.shape != torch.Size(shape):
+    if tensor.shape == shape and tensor.device == model.device:
+        return  # quickly: kernels ask this several times in each call
+    if tensor.shape != torch.Size(shape):
         raise ValueError(
             f"{name} must have shape {[*shape]}, got {[*tensor.shape]}; "
             "nothing is broadcast"
@@ -56,10 +58,11 @@ def require_flags(name: str, value: object, model: Tensor) -> None:
         TypeError: no tensor, or a dtype other than torch.bool.
         ValueError: another shape or device than `model`.
     """
-    tensor = require_tensor(name, value)
-    if tensor.dtype != torch.bool:
-        raise TypeError(f"{name} must have dtype torch.bool, got {tensor.dtype}")
-    require_like(name, tensor, model.shape, model)
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.dtype != torch.bool:
+        raise TypeError(f"{name} must have dtype torch.bool, got {value.dtype}")
+    require_like(name, value, model.shape, model)
 
 
 def require_fraction(name: str, value: object) -> float:

@@ -104,13 +104,30 @@ def triton_module() -> tuple[Any, str]:
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype to sum in: float32 for anything narrower, else its own."""
-    return torch.float64 if result_dtype(dtype) == torch.float64 else torch.float32
+    if dtype == torch.float64 or result_dtype(dtype) == torch.float64:
+        return torch.float64
+    return torch.float32
 
 
-def result_dtype(*dtypes: torch.dtype) -> torch.dtype:
+def result_dtype(first: torch.dtype, *others: torch.dtype) -> torch.dtype:
     """Return what torch promotes the dtypes to; integers give the default float."""
-    dtype = functools.reduce(torch.promote_types, dtypes)
-    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+    for other in others:
+        if other != first:
+            first = torch.promote_types(first, other)
+    return first if first.is_floating_point else torch.get_default_dtype()
+
+
+def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x in `dtype` and without a gradient: x itself where that holds already."""
+    if x.requires_grad:
+        x = x.detach()
+    return x if x.dtype == dtype else x.to(dtype)
+
+
+def plain_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `plain(x, dtype)` with all batch axes as one, [B, T]."""
+    x = plain(x, dtype)
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
 def refuse_nan(**arguments: Tensor | float | None) -> None:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Steps of four rows that are held at a time: long enough for whole pages of memory
-# to be read in order, short enough for the second-level cache.
-_BLOCK = 1024
+# Steps of four rows that are held at a time: long enough to read the memory in order,
+# short enough for the second-level cache.
+_BLOCK = 4096
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
@@ -152,26 +152,27 @@ def gae_by_fours(
     advantages: Array,
     returns: Array,
 ) -> bool:
-    """GAE of four or more rows; say whether anything was not finite.
+    """GAE of rows without a mask; say whether anything was not finite.
 
-    If so, the results are void. The last four rows may overlap the four before.
+    If so, the results are void. The last four rows may overlap the four before; where
+    there are fewer, the chains left over add zeros while the others wait.
     """
     rows, steps = rewards.shape
     finite = True
-    buffer = np.empty((2, 4, min(_BLOCK, steps)))
+    buffer = np.zeros((2, 4, min(_BLOCK, steps)))
     for group in range(0, rows, 4):
-        first = min(group, rows - 4)
+        first = max(min(group, rows - 4), 0)
         a, b, c, d = 0.0, 0.0, 0.0, 0.0
         for end in range(steps, 0, -_BLOCK):
             start = max(end - _BLOCK, 0)
             sums, decays = buffer[0, :, : end - start], buffer[1, :, : end - start]
-            for i in range(4):
+            for i in range(min(rows, 4)):
                 _errors_of_row(
                     rewards, values, next_values, terminated, truncated, gamma,
                     gamma_lam, first + i, start, sums[i], decays[i],
                 )  # fmt: skip
             a, b, c, d = _sum_four_rows(sums, decays, a, b, c, d)
-            for i in range(4):
+            for i in range(min(rows, 4)):
                 _results_of_row(sums[i], values, first + i, start, advantages, returns)
         finite = finite and np.isfinite(a + b + c + d)
     return not finite

@@ -24,6 +24,7 @@ from course_lib.kernels.engines import (
     NaNInputError,
     accumulation_dtype,
     load_loop,
+    plain_rows,
     refuse_nan,
     result_dtype,
     scan_engine,
@@ -32,7 +33,7 @@ from course_lib.kernels.engines import (
 
 # From here on, on a CPU, one pass over all rows per step is cheaper than log2(T)
 # passes over everything.
-_MANY_ROWS = 256
+_MANY_ROWS = 512
 _FEW_STEPS = 32
 
 
@@ -93,12 +94,12 @@ def scan_steps(
 
     Says too whether the numba loop met a NaN; the other engines do not look.
     """
-    dtype, steps = accumulation_dtype(x.dtype), x.shape[-1]
+    dtype = accumulation_dtype(x.dtype)
     if x.numel() == 0:
         return torch.empty(x.shape, dtype=dtype, device=x.device), False
-    rows = x.detach().reshape(-1, steps).to(dtype)  # [B, T]
+    rows = plain_rows(x, dtype)  # [B, T]
     if isinstance(decay, Tensor):
-        decay = decay.detach().reshape(-1, steps).to(dtype)  # [B, T]
+        decay = plain_rows(decay, dtype)  # [B, T]
     start = None if init is None else init.detach().reshape(-1).to(dtype)  # [B]
     saw_nan = False
     if engine == "numba":
@@ -108,7 +109,7 @@ def scan_steps(
         y = module.scan(rows, decay, start)
     else:
         y = _scan_with_torch(rows, decay, start)
-    return y.reshape(x.shape), saw_nan
+    return y if x.dim() == 2 else y.reshape(x.shape), saw_nan
 
 
 def _checked_decay(decay: float | Tensor, x: Tensor) -> float | Tensor:
@@ -148,39 +149,52 @@ def _scan_with_numba(
 
 
 def _scan_with_torch(x: Tensor, decay: float | Tensor, init: Tensor | None) -> Tensor:
+    # On an accelerator each step would be a launch, so there the passes win.
+    few_passes = len(x) < _MANY_ROWS and x.shape[1] > _FEW_STEPS
+    scan = _doubling if few_passes or not x.is_cpu else _step_by_step
+    if x.is_cpu:
+        # Cutting by multiplying with 0 is the fastest. What is not finite spreads to
+        # the start of its row that way, through every cut, and there it is seen.
+        y = scan(_begun(x, decay, init), decay, False)
+        if math.isfinite(y[:, 0].sum().item()):
+            return y
+    return scan(_begun(x, decay, init), decay, True)
+
+
+def _begun(x: Tensor, decay: float | Tensor, init: Tensor | None) -> Tensor:
+    """A copy of x with what follows the last step in it."""
     y = x.clone(memory_format=torch.contiguous_format)  # [B, T]
     if init is not None:
         last = decay[:, -1] if isinstance(decay, Tensor) else decay
-        y[:, -1] += _carried(last, init)
-    rows, steps = x.shape
-    # On an accelerator each step would be a launch, so there the passes win.
-    if x.device.type == "cpu" and (rows >= _MANY_ROWS or steps <= _FEW_STEPS):
-        return _step_by_step(y, decay)
-    return _doubling(y, decay)
+        y[:, -1] += _carried(last, init, True)
+    return y
 
 
-def _carried(decay: float | Tensor, later: Tensor) -> Tensor:
-    """decay * later, and exactly 0 where decay is 0, whatever `later` holds."""
+def _carried(decay: float | Tensor, later: Tensor, select: bool) -> Tensor:
+    """decay * later; with `select` 0 where decay is 0, whatever `later` holds."""
     if isinstance(decay, Tensor):
-        return torch.where(decay == 0, 0.0, decay * later)
+        carried = decay * later
+        return carried.masked_fill_(decay == 0, 0.0) if select else carried
     return decay * later if decay != 0 else torch.zeros_like(later)
 
 
-def _step_by_step(y: Tensor, decay: float | Tensor) -> Tensor:
+def _step_by_step(y: Tensor, decay: float | Tensor, select: bool) -> Tensor:
     by_time = y.t().contiguous()  # [T, B]: one step of all rows lies together
     steps = by_time.unbind()  # views, made once
-    if not isinstance(decay, Tensor):
-        for t in range(len(steps) - 2, -1, -1) if decay != 0 else ():
+    if isinstance(decay, Tensor):
+        decays = decay.t().contiguous().unbind()
+        for t in range(len(steps) - 2, -1, -1):
+            if select:
+                steps[t].add_(_carried(decays[t], steps[t + 1], True))
+            else:
+                steps[t].addcmul_(decays[t], steps[t + 1])
+    elif decay != 0:
+        for t in range(len(steps) - 2, -1, -1):
             steps[t].add_(steps[t + 1], alpha=decay)
-        return by_time.t().contiguous()  # [B, T]
-    decays = decay.t().contiguous()  # [T, B]
-    cuts = (decays == 0).unbind()
-    for t in range(len(steps) - 2, -1, -1):
-        steps[t].add_((decays[t] * steps[t + 1]).masked_fill_(cuts[t], 0.0))
     return by_time.t().contiguous()  # [B, T]
 
 
-def _doubling(y: Tensor, decay: float | Tensor) -> Tensor:
+def _doubling(y: Tensor, decay: float | Tensor, select: bool) -> Tensor:
     steps = y.shape[1]
     smallest = torch.finfo(y.dtype).tiny
     # `a` joins the segment that starts at t with the one that starts at t + span;
@@ -190,10 +204,10 @@ def _doubling(y: Tensor, decay: float | Tensor) -> Tensor:
     while span < steps:
         if not isinstance(a, Tensor) and abs(a) < smallest:
             break  # what lies further on is below the precision of y
-        y[:, : steps - span] += _carried(a, y[:, span:])
+        y[:, : steps - span] += _carried(a, y[:, span:], select)
         if isinstance(a, Tensor):
             reach = max(steps - 2 * span, 0)
-            a = _carried(a[:, :reach], a[:, span : span + reach])  # [B, reach]
+            a = _carried(a[:, :reach], a[:, span : span + reach], select)  # [B, reach]
         else:
             a = a * a
         span *= 2
