@@ -15,11 +15,11 @@ from course_lib.kernels.arguments import (
 from course_lib.kernels.engines import (
     ChosenEngine,
     Engine,
-    accumulation_dtype,
     choose_engine,
     load_loop,
     plain,
     triton_module,
+    wide_dtype,
 )
 from course_lib.kernels.scan import scan_steps
 from course_lib.kernels.steps import (
@@ -103,7 +103,7 @@ def td_errors(
     """
     steps = checked_steps(rewards, values, next_values, terminated)
     gamma = require_fraction("gamma", gamma)
-    errors = one_step_errors(steps, gamma, accumulation_dtype(steps.dtype))
+    errors = one_step_errors(steps, gamma, wide_dtype(steps.dtype))
     if (validate or errors.is_cpu) and errors.isnan().any():
         refuse_nan_steps(steps, gamma)
     return errors.to(steps.dtype)
@@ -176,7 +176,7 @@ def gae(
     steps = checked_steps(rewards, values, next_values, terminated, truncated, mask)
     gamma, lam = require_fraction("gamma", gamma), require_fraction("lam", lam)
     dtype = steps.dtype
-    wide = accumulation_dtype(dtype)
+    wide = wide_dtype(dtype)
     loop = "gae_by_fours" if mask is None else "gae_loop"
     chosen = choose_engine("rewards", rewards, wide, engine, loop)
     if validate and chosen != "numba":

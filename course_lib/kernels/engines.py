@@ -36,7 +36,7 @@ def scan_engine(x: Tensor, engine: Engine = "auto") -> ChosenEngine:
         ValueError: an unknown engine, or one that does not run on x's device.
         RuntimeError: "numba" or "triton" where it cannot be loaded or compiled.
     """
-    return choose_engine("x", x, accumulation_dtype(x.dtype), engine, "scan_loop")
+    return choose_engine("x", x, accumulation_dtype(x), engine, "scan_loop")
 
 
 def choose_engine(
@@ -102,8 +102,13 @@ def triton_module() -> tuple[Any, str]:
         return None, f"{type(problem).__name__}: {problem}"
 
 
-def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to sum in: float32 for anything narrower, else its own."""
+def accumulation_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype to sum x in: float32 for anything narrower, else its own."""
+    return wide_dtype(x.dtype)
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype to sum numbers of `dtype` in."""
     if dtype == torch.float64 or result_dtype(dtype) == torch.float64:
         return torch.float64
     return torch.float32

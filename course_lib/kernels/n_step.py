@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from course_lib.kernels.arguments import require_fraction, require_positive_int
-from course_lib.kernels.engines import accumulation_dtype
+from course_lib.kernels.engines import wide_dtype
 from course_lib.kernels.steps import checked_steps, refuse_nan_steps
 
 
@@ -61,7 +61,7 @@ def n_step_advantages(
     steps = checked_steps(rewards, values, next_values, terminated, truncated)
     gamma = require_fraction("gamma", gamma)
     n = require_positive_int("n", n)
-    wide = accumulation_dtype(steps.dtype)
+    wide = wide_dtype(steps.dtype)
     gained = rewards.detach().to(wide)
     total = gained
     if gamma > 0:  # a discount of 0 looks at no value, not even an infinite one

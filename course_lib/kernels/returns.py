@@ -76,7 +76,7 @@ def discounted_returns(
         require_flags("truncated", truncated, rewards)
         cut = ended | truncated
 
-    dtype = accumulation_dtype(rewards.dtype)
+    dtype = accumulation_dtype(rewards)
     chosen = choose_engine("rewards", rewards, dtype, engine, "scan_loop")
     gained, used = rewards.detach().to(dtype), None
     if next_values is not None:

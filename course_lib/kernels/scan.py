@@ -94,7 +94,7 @@ def scan_steps(
 
     Says too whether the numba loop met a NaN; the other engines do not look.
     """
-    dtype = accumulation_dtype(x.dtype)
+    dtype = accumulation_dtype(x)
     if x.numel() == 0:
         return torch.empty(x.shape, dtype=dtype, device=x.device), False
     rows = plain_rows(x, dtype)  # [B, T]

@@ -12,9 +12,9 @@ from course_lib.kernels.arguments import (
 )
 from course_lib.kernels.engines import (
     Engine,
-    accumulation_dtype,
     choose_engine,
     refuse_nan,
+    wide_dtype,
 )
 from course_lib.kernels.scan import scan_steps
 from course_lib.kernels.steps import checked_steps, one_step_errors, refuse_nan_steps
@@ -93,7 +93,7 @@ def vtrace(
     rho_max = require_not_negative("rho_max", rho_max)
     c_max = require_not_negative("c_max", c_max)
 
-    wide = accumulation_dtype(steps.dtype)
+    wide = wide_dtype(steps.dtype)
     log_ratio = log_probs.detach().to(wide) - behaviour_log_probs.detach().to(wide)
     ratio = log_ratio.exp()
     rho = ratio.clamp(max=rho_max)
