@@ -10,8 +10,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import torch
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ENGINES = ["triton"] if INTERPRETED else ["numba", "torch"]
+
+# What known results are asked in: triton has a kernel of its own for float32.
+DTYPE = torch.float32 if INTERPRETED else torch.float64
 
 # Each engine as it has to be called so that it looks for NaN.
 LOOKING_FOR_NAN: list[dict[str, Any]] = [

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from course_lib.kernels import NaNInputError, gae, shift_values, td_errors
-from tests.engines import ENGINES, LOOKING_FOR_NAN, MANY_ROWS
+from tests.engines import DTYPE, ENGINES, LOOKING_FOR_NAN, MANY_ROWS
 
 INF, NAN = math.inf, math.nan
 
 
 def numbers(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    return torch.tensor(values, dtype=DTYPE)
 
 
 def flags(*values: int) -> Tensor:
