@@ -184,6 +184,7 @@ def call_gae(**changed):
         ({"rewards": [1.0]}, TypeError, "rewards must be a torch.Tensor, got list"),
         ({"rewards": torch.tensor(1.0)}, ValueError, "rewards must have at least 1"),
         ({"rewards": ONES + 1j}, TypeError, "rewards must be real"),
+        ({"values": ONES.to_sparse()}, TypeError, "values must be dense"),
         ({"values": ONES[0]}, ValueError, r"values must have shape \[2, 3\], got \[3"),
         ({"values": ONES[:1]}, ValueError, "values must have shape"),
         ({"values": ONES[..., None]}, ValueError, "values must have shape"),

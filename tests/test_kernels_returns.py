@@ -408,18 +408,22 @@ def test_without_numba_the_torch_engine_serves():
     said = run_python(
         "import sys; sys.modules['numba'] = None\n"
         "import torch\n"
-        "from course_lib.kernels import discounted_returns, scan_engine\n"
+        "from course_lib.kernels import discounted_returns, gae, scan_engine\n"
         "rewards = torch.tensor([1.0, 0.0, 2.0, 3.0])\n"
         "print(scan_engine(rewards))\n"
         "print([round(g, 3) for g in discounted_returns(rewards, 0.9).tolist()])\n"
+        "ended = torch.tensor([False, False, False, True])\n"
+        "steps = rewards, 0 * rewards, 0 * rewards\n"
+        "print(gae(*steps, terminated=ended, gamma=0.5, lam=1.0)[0].tolist())\n"
         "try:\n"
         "    discounted_returns(rewards, 0.9, engine='numba')\n"
         "except RuntimeError as refusal:\n"
         "    print(refusal)\n"
     )
-    engine, returns, refusal = said.splitlines()
+    engine, returns, advantages, refusal = said.splitlines()
     assert engine == "torch"
     assert returns == "[4.807, 4.23, 4.7, 3.0]"
+    assert advantages == "[1.875, 1.75, 3.5, 3.0]"
     assert refusal.startswith("engine='numba' cannot run here")
 
 

@@ -18,13 +18,15 @@ def require_tensor(name: str, value: object, *, min_dims: int = 0) -> Tensor:
     """Return `value` if it is a real tensor with at least `min_dims` axes.
 
     Raises:
-        TypeError: `value` is no tensor, or holds complex numbers.
+        TypeError: `value` is no tensor, is sparse, or holds complex numbers.
         ValueError: it has fewer than `min_dims` axes.
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if value.is_complex():
         raise TypeError(f"{name} must be real, got dtype {value.dtype}")
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got layout {value.layout}")
     if value.dim() < min_dims:
         raise ValueError(
             f"{name} must have at least {min_dims} axis, got shape {[*value.shape]}"

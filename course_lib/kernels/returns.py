@@ -59,8 +59,9 @@ def discounted_returns(
         NaNInputError: a NaN in the rewards or in a next value that is used.
         RuntimeError: engine="numba" or "triton" where that cannot run.
 
-    Source: Sutton and Barto (2018), equations 3.8 and 3.9; for truncation, Pardo
-    et al. (2018), "Time limits in reinforcement learning", section 3.
+    Source: Sutton and Barto (2018), equations 3.8 and 3.9 (eq-return); for
+    truncation, Pardo et al. (2018), "Time limits in reinforcement learning",
+    section 3.
 
     >>> discounted_returns(torch.tensor([1.0, 0.0, 2.0]), 0.5)
     tensor([1.5000, 1.0000, 2.0000])

@@ -45,7 +45,7 @@ def reverse_scan(
     engine: Engine = "auto",
     validate: bool = False,
 ) -> Tensor:
-    """Sum backwards in time: y_t = x_t + decay_t * y_{t+1}, y_T = init or 0.
+    """Sum backwards in time (eq-scan): y_t = x_t + decay_t * y_{t+1}, y_T = init or 0.
 
     A decay of exactly 0 cuts by selection: nothing from later steps crosses it, not
     even inf or NaN. T may be 0. No argument is changed; strides may be any. The
