@@ -35,7 +35,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CPU_INDEX_PATIENCE = 15  # seconds until PyTorch's own index must have answered
 FIRST_PORT = 8888
 COPIED = ("chapters", "exercises", "solutions")
-COVERS = {"dev": {"dev", "lab", "train"}}  # extras that an extra brings along
+COVERS = {"dev": {"dev", "gpu", "lab", "train"}}  # extras that an extra brings along
 
 
 class Stop(Exception):
@@ -601,6 +601,12 @@ def slides(env: Environment, options: argparse.Namespace) -> int:
     return run_tool(env, "instructor", "tools.slides", options.chapters)
 
 
+def bench(env: Environment, options: argparse.Namespace) -> int:
+    # Where torch comes without a GPU's compiler there is nothing to measure on one.
+    extra = {"kernels": "bench", "device": "gpu" if has_nvidia_gpu() else "lab"}
+    return run_tool(env, extra[options.what], f"benchmarks.{options.what}", [])
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="course.py",
@@ -645,6 +651,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     one = verb(slides, "make one HTML file of slides per chapter (about a minute each)")
     one.add_argument("chapters", nargs="*", metavar="NN", help="such as 02 (else all)")
+    one = verb(bench, "time the library beside its peers (4 to 15 minutes)")
+    one.add_argument(
+        "what",
+        choices=("kernels", "device"),
+        help="kernels: on the CPU, beside other libraries; device: on a GPU",
+    )
     return parser
 
 

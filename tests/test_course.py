@@ -111,7 +111,7 @@ def test_help_runs_from_another_folder_on_any_console(far_away, tmp_path, encodi
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    for verb in (b"lab", b"test", b"build", b"slides"):
+    for verb in (b"lab", b"test", b"build", b"slides", b"bench"):
         assert b"\n    " + verb + b" " in done.stdout
     assert not (far_away / ".venv").exists()
 
@@ -140,7 +140,7 @@ sys.exit(course.main(["slides"]))
 
 
 def test_every_verb_explains_itself_and_its_time(capsys):
-    for verb in ("lab", "test", "build", "slides"):
+    for verb in ("lab", "test", "build", "slides", "bench"):
         with pytest.raises(SystemExit) as done:
             course.main([verb, "--help"])
         assert done.value.code == 0
@@ -415,7 +415,7 @@ def test_a_torch_that_is_there_is_not_fetched_again(fake):
     pip.calls.clear()
     (folder / ".venv" / "site" / "torch-2.13.0+cpu.dist-info").mkdir()
     _ensure(fake, "dev")
-    assert pip.installed == [".[dev,lab,train]"]
+    assert pip.installed == [".[dev,gpu,lab,train]"]
 
 
 def test_a_gpu_shows_by_its_tool_on_the_path(tmp_path, monkeypatch):
@@ -777,9 +777,11 @@ def test_the_first_failure_ends_the_tests_with_its_exit_code(
         (["build", "--force"], ["tools.build", "--force"]),
         (["slides"], ["tools.slides"]),
         (["slides", "02", "03"], ["tools.slides", "02", "03"]),
+        (["bench", "kernels"], ["benchmarks.kernels"]),
+        (["bench", "device"], ["benchmarks.device"]),
     ],
 )
-def test_build_and_slides_hand_their_arguments_on(arguments, module, monkeypatch):
+def test_build_slides_and_bench_hand_their_arguments_on(arguments, module, monkeypatch):
     seen: list[list[str]] = []
 
     def run(command, **_):
@@ -790,6 +792,25 @@ def test_build_and_slides_hand_their_arguments_on(arguments, module, monkeypatch
     monkeypatch.setattr(course.subprocess, "run", run)
     assert course.main(arguments) == 0
     assert seen == [module]
+
+
+@pytest.mark.parametrize(
+    ("what", "gpu", "extra"),
+    [("kernels", False, "bench"), ("device", True, "gpu"), ("device", False, "lab")],
+)
+def test_bench_installs_only_what_it_can_use(what, gpu, extra, monkeypatch):
+    asked = []
+    monkeypatch.setattr(course, "has_nvidia_gpu", lambda: gpu)
+    monkeypatch.setattr(
+        course.Environment, "ensure", lambda self, extra: asked.append(extra)
+    )
+    monkeypatch.setattr(
+        course.subprocess,
+        "run",
+        lambda command, **_: subprocess.CompletedProcess(command, 0),
+    )
+    assert course.main(["bench", what]) == 0
+    assert asked == [extra]
 
 
 # The files beside it
@@ -807,7 +828,7 @@ def test_the_constraints_pin_every_direct_requirement_within_its_bounds():
     for line in lines:
         asked = Requirement(line)
         name = asked.name.lower()
-        if name != project["name"]:
+        if name not in (project["name"], "triton"):  # triton follows from torch
             assert asked.specifier.contains(pins[name]), line
             Version(pins[name])
 

@@ -17,13 +17,13 @@ from course_lib.kernels import (
     reverse_scan,
     scan_engine,
 )
+from tests.engines import ENGINES, LOOKING_FOR_NAN, MANY_ROWS, examples
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINES = ["numba", "torch"]
 INF, NAN = math.inf, math.nan
 # One shape for each way through the engines: few steps, many rows, doubling at a
 # power of two, beside one, and over several batch axes.
-SHAPES = [(1,), (2, 31), (300, 70), (1, 2048), (5, 33), (3, 2, 127)]
+SHAPES = [(1,), (2, 31), (MANY_ROWS, 70), (1, 2048), (5, 33), (3, 2, 127)]
 
 
 def scan_by_hand(x, decay, init=0.0):
@@ -79,7 +79,7 @@ def test_both_engines_match_the_float64_loop(engine, shape, largest_decay, toler
     assert largest_error(y, scan_rows(x, in_full, init)) < tolerance
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_scan_in_float64_is_the_loop(data):
     shape = data.draw(st.sampled_from([(), (1,), (3,), (2, 2), (260,)]))
@@ -97,7 +97,7 @@ def test_any_scan_in_float64_is_the_loop(data):
             torch.testing.assert_close(y, expected.reshape(y.shape))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_returns_are_forward_sums_for_any_ends_and_any_gamma(data):
     rows, steps = data.draw(st.sampled_from([(1, 1), (1, 2), (3, 7), (2, 40)]))
@@ -238,7 +238,7 @@ class TestWhatPeopleGetWrong:
         assert abs(returns[0].item() - (1 - 0.99**600) / 0.01) < 0.5
 
     def test_nothing_is_changed_in_place(self, engine):
-        for shape in [(3, 50), (300, 50), (3, 8)]:
+        for shape in [(3, 50), (MANY_ROWS, 50), (3, 8)]:
             for transposed in (False, True):
                 x, decay = torch.rand((2, *shape))
                 if transposed:  # the layout in which a lazy copy would be none
@@ -284,9 +284,7 @@ class TestWhatPeopleGetWrong:
 
 class TestNaN:
     @pytest.mark.parametrize("place", ["x", "decay", "init"])
-    @pytest.mark.parametrize(
-        "how", [{"engine": "numba"}, {"engine": "torch", "validate": True}]
-    )
+    @pytest.mark.parametrize("how", LOOKING_FOR_NAN)
     def test_is_refused_by_name_and_place(self, place, how):
         arguments = {"x": torch.ones(2, 3), "decay": torch.ones(2, 3)}
         arguments["init"] = torch.ones(2)
@@ -301,7 +299,7 @@ class TestNaN:
         with pytest.raises(NaNInputError, match="init must not"):
             reverse_scan(x[:1], decay[:1], init=torch.tensor(NAN), engine="numba")
 
-    @pytest.mark.parametrize("shape", [(1, 40), (300, 40), (1, 9)])
+    @pytest.mark.parametrize("shape", [(1, 40), (MANY_ROWS, 40), (1, 9)])
     def test_stays_within_its_episode_on_torch(self, shape):
         x, decay = torch.ones(shape), torch.full(shape, 0.5)
         x[..., 6:], decay[..., 7:] = NAN, NAN
@@ -321,6 +319,15 @@ class TestNaN:
     def test_made_of_infinities_is_the_callers_own(self):
         y = reverse_scan(torch.tensor([INF, -INF]), 1.0, engine="numba")
         assert y[0].isnan() and y[1] == -INF
+        cut = torch.tensor([True, False])
+        returns = discounted_returns(
+            torch.tensor([INF, 1.0]),
+            0.5,
+            truncated=cut,
+            next_values=torch.tensor([-INF, 2.0]),
+            engine="numba",
+        )
+        assert returns[0].isnan() and returns[1] == 2.0
 
 
 ONES = torch.ones(2, 3)
@@ -401,18 +408,22 @@ def test_without_numba_the_torch_engine_serves():
     said = run_python(
         "import sys; sys.modules['numba'] = None\n"
         "import torch\n"
-        "from course_lib.kernels import discounted_returns, scan_engine\n"
+        "from course_lib.kernels import discounted_returns, gae, scan_engine\n"
         "rewards = torch.tensor([1.0, 0.0, 2.0, 3.0])\n"
         "print(scan_engine(rewards))\n"
         "print([round(g, 3) for g in discounted_returns(rewards, 0.9).tolist()])\n"
+        "ended = torch.tensor([False, False, False, True])\n"
+        "steps = rewards, 0 * rewards, 0 * rewards\n"
+        "print(gae(*steps, terminated=ended, gamma=0.5, lam=1.0)[0].tolist())\n"
         "try:\n"
         "    discounted_returns(rewards, 0.9, engine='numba')\n"
         "except RuntimeError as refusal:\n"
         "    print(refusal)\n"
     )
-    engine, returns, refusal = said.splitlines()
+    engine, returns, advantages, refusal = said.splitlines()
     assert engine == "torch"
     assert returns == "[4.807, 4.23, 4.7, 3.0]"
+    assert advantages == "[1.875, 1.75, 3.5, 3.0]"
     assert refusal.startswith("engine='numba' cannot run here")
 
 

@@ -18,13 +18,15 @@ def require_tensor(name: str, value: object, *, min_dims: int = 0) -> Tensor:
     """Return `value` if it is a real tensor with at least `min_dims` axes.
 
     Raises:
-        TypeError: `value` is no tensor, or holds complex numbers.
+        TypeError: `value` is no tensor, is sparse, or holds complex numbers.
         ValueError: it has fewer than `min_dims` axes.
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     if value.is_complex():
         raise TypeError(f"{name} must be real, got dtype {value.dtype}")
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got layout {value.layout}")
     if value.dim() < min_dims:
         raise ValueError(
             f"{name} must have at least {min_dims} axis, got shape {[*value.shape]}"
@@ -40,6 +42,8 @@ def require_like(name: str, value: object, shape: Sequence[int], model: Tensor) 
         ValueError: another shape (nothing broadcasts) or another device.
     """
     tensor = require_tensor(name, value)
+    if tensor.shape == shape and tensor.device == model.device:
+        return  # quickly: kernels ask this several times in each call
     if tensor.shape != torch.Size(shape):
         raise ValueError(
             f"{name} must have shape {[*shape]}, got {[*tensor.shape]}; "
@@ -56,10 +60,11 @@ def require_flags(name: str, value: object, model: Tensor) -> None:
         TypeError: no tensor, or a dtype other than torch.bool.
         ValueError: another shape or device than `model`.
     """
-    tensor = require_tensor(name, value)
-    if tensor.dtype != torch.bool:
-        raise TypeError(f"{name} must have dtype torch.bool, got {tensor.dtype}")
-    require_like(name, tensor, model.shape, model)
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.dtype != torch.bool:
+        raise TypeError(f"{name} must have dtype torch.bool, got {value.dtype}")
+    require_like(name, value, model.shape, model)
 
 
 def require_fraction(name: str, value: object) -> float:
@@ -73,6 +78,20 @@ def require_fraction(name: str, value: object) -> float:
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"{name} must lie in [0, 1], got {value}")
+    return float(value)
+
+
+def require_not_negative(name: str, value: object) -> float:
+    """Return `value` as a float if it is a number of at least 0, perhaps infinite.
+
+    Raises:
+        TypeError: not a real number (a tensor or a bool is none).
+        ValueError: NaN, or below 0.
+    """
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not float(value) >= 0.0:
+        raise ValueError(f"{name} must be at least 0, got {value}")
     return float(value)
 
 

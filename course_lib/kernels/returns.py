@@ -11,13 +11,14 @@ from course_lib.kernels.arguments import (
     require_like,
     require_tensor,
 )
-from course_lib.kernels.scan import (
+from course_lib.kernels.engines import (
     Engine,
-    NaNInputError,
     accumulation_dtype,
+    choose_engine,
     refuse_nan,
-    reverse_scan,
+    result_dtype,
 )
+from course_lib.kernels.scan import scan_steps
 
 
 def discounted_returns(
@@ -46,8 +47,8 @@ def discounted_returns(
         truncated: [..., T] bool, the episode was cut off at t.
         next_values: [..., T], the value of the state that step t really reached,
             before any reset.
-        engine: "auto", "numba" or "torch", as in `reverse_scan`.
-        validate: look for NaN on the torch engine too.
+        engine: "auto", "numba", "triton" or "torch", as in `reverse_scan`.
+        validate: look for NaN on the other engines too.
 
     Returns:
         returns: [..., T], the rewards' dtype and device.
@@ -56,10 +57,14 @@ def discounted_returns(
         TypeError: no tensor, flags that are not boolean, gamma not a number.
         ValueError: gamma outside [0, 1], or a shape or device unlike the rewards'.
         NaNInputError: a NaN in the rewards or in a next value that is used.
-        RuntimeError: engine="numba" where numba cannot run.
+        RuntimeError: engine="numba" or "triton" where that cannot run.
 
-    Source: Sutton and Barto (2018), equations 3.8 and 3.9; for truncation, Pardo
-    et al. (2018), "Time limits in reinforcement learning", section 3.
+    Source: Sutton and Barto (2018), equations 3.8 and 3.9 (eq-return); for
+    truncation, Pardo et al. (2018), "Time limits in reinforcement learning",
+    section 3.
+
+    >>> discounted_returns(torch.tensor([1.0, 0.0, 2.0]), 0.5)
+    tensor([1.5000, 1.0000, 2.0000])
     """
     require_tensor("rewards", rewards, min_dims=1)
     gamma = require_fraction("gamma", gamma)
@@ -73,6 +78,7 @@ def discounted_returns(
         cut = ended | truncated
 
     dtype = accumulation_dtype(rewards)
+    chosen = choose_engine("rewards", rewards, dtype, engine, "scan_loop")
     gained, used = rewards.detach().to(dtype), None
     if next_values is not None:
         require_like("next_values", next_values, rewards.shape, rewards)
@@ -82,14 +88,12 @@ def discounted_returns(
     decay: float | Tensor = gamma
     if terminated is not None or truncated is not None:
         decay = torch.full_like(gained, gamma).masked_fill_(cut, 0.0)
-    try:
-        returns = reverse_scan(gained, decay, engine=engine, validate=validate)
-    except NaNInputError:
-        refuse_nan(rewards=rewards, next_values=used)  # in the caller's own terms
-        raise
-    return returns.to(
-        rewards.dtype if rewards.is_floating_point() else torch.get_default_dtype()
-    )
+    if validate and chosen != "numba":
+        refuse_nan(rewards=rewards, next_values=used)
+    returns, saw_nan = scan_steps(gained, decay, None, chosen)
+    if saw_nan:  # it may also be inf - inf, which is the caller's own
+        refuse_nan(rewards=rewards, next_values=used)
+    return returns.to(result_dtype(rewards.dtype))
 
 
 def _bootstraps(ended: Tensor, cut: Tensor) -> Tensor:

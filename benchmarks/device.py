@@ -1,0 +1,99 @@
+"""The kernels on a GPU: right, and how near to the memory's speed.
+
+    python course.py bench device
+
+Under four minutes on one CUDA device. First every kernel is compared with itself in
+float64 on the CPU; then GAE and log-probabilities are timed by the device's own
+events beside a plain loop, `torch.compile` and a copy of as many bytes; last, batched
+CartPole collects a rollout and its advantages without leaving the device. Without
+CUDA it says so and ends; `--cpu` does the first part there, on the torch engine.
+
+A chapter adds a line to `CHECKS` for a new kernel and one to `TIMINGS` for a new time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.device_checks import CHECKS, largest_difference
+from benchmarks.device_times import TIMINGS, time_log_probs
+from benchmarks.report import write_page
+from benchmarks.timing import circumstances
+from course_lib import kernels
+
+RESULTS = Path(__file__).parent / "results" / "device.json"
+COMMAND = "python course.py bench device"
+BUDGET = 210.0
+"""Seconds after which no further time is begun."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check, measure, print, and keep what was measured on a GPU."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cpu", action="store_true", help="the first part, on the CPU")
+    parser.add_argument("--dry", action="store_true", help="print, keep nothing")
+    chosen = parser.parse_args(arguments)
+    if not chosen.cpu and not torch.cuda.is_available():
+        print("There is no CUDA device here, so nothing was measured.")
+        return 0
+    began = time.monotonic()
+    device = torch.device("cpu" if chosen.cpu else "cuda")
+    engines = ("torch",) if chosen.cpu else ("auto", "torch")
+    checks = check(device, engines)
+    wrong = [row["name"] for row in checks if not row["right"]]
+    times = [] if chosen.cpu else measure(began)
+    print("All kernels agree." if not wrong else "Wrong: " + ", ".join(wrong))
+    if not chosen.cpu and not chosen.dry:
+        record = circumstances(COMMAND, ("torch", "triton"))
+        record["machine"]["device"] = torch.cuda.get_device_name()
+        record |= {
+            "seconds": round(time.monotonic() - began),
+            "checks": checks,
+            "rows": times,
+        }
+        text = json.dumps(record, indent=2) + "\n"
+        RESULTS.write_text(text, encoding="utf-8", newline="\n")
+        write_page()
+    return 1 if wrong else 0
+
+
+def check(device: torch.device, engines: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Compare each kernel on the device with float64 on the CPU, relatively."""
+    rows = []
+    for name, run in CHECKS.items():
+        for engine in engines:
+            found = largest_difference(run, device, engine)
+            row = {
+                "name": f"{name}, engine {engine}",
+                "difference": float(f"{found:.2g}"),
+                "right": found < 2e-6,
+            }
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    return rows
+
+
+def measure(began: float) -> list[dict[str, Any]]:
+    """Take the times one after the other, as long as there is time for another."""
+    rows = []
+    for timing in TIMINGS:
+        if timing is time_log_probs and not hasattr(kernels, "token_log_probs"):
+            continue  # a library without language models yet
+        if time.monotonic() - began > BUDGET:
+            print("Left out for time: " + timing.__name__)
+            continue
+        for row in timing(torch.device("cuda")):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+        torch.cuda.empty_cache()
+    return rows
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
