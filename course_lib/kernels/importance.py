@@ -75,7 +75,7 @@ def importance_weights(
     if whole:
         log_ratio = log_ratio.sum(-1)  # [...]
     elif kind == "per_decision":
-        log_ratio = select(log_ratio.cumsum(-1), mask)  # [..., T]
+        log_ratio = log_ratio.cumsum(-1)  # [..., T]
     ratio = log_ratio.exp()
     weights = select(chained(log_ratio, ratio, ratio), None if whole else mask)
     refuse_nan_behind(
