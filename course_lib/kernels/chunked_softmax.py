@@ -40,11 +40,14 @@ def token_log_softmax(logits: Tensor, tokens: Tensor, temperature: float) -> Ten
         )
         return log_probs
     by_token = _scaled(logits, temperature).movedim(-1, 0).contiguous()  # [V, ...]
-    # A row of NaN, or with nothing allowed: NaN in its slot, and no gradient.
-    usable = by_token.detach().amax(0).isfinite()  # [...]
-    by_token = torch.where(usable, by_token, 0.0)
     chosen = torch.log_softmax(by_token, 0).gather(0, tokens[None])[0]
-    return torch.where(usable, chosen, torch.nan)
+    empty = chosen.detach().isnan()  # rows of NaN, or with nothing allowed
+    if empty.device.type == "cpu" and not empty.any():
+        return chosen
+    # Such a row gives NaN in its own slot, and takes no gradient.
+    by_token = torch.where(empty, 0.0, by_token)
+    chosen = torch.log_softmax(by_token, 0).gather(0, tokens[None])[0]
+    return torch.where(empty, torch.nan, chosen)
 
 
 class _TokenLogProbs(torch.autograd.Function):
