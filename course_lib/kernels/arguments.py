@@ -119,7 +119,7 @@ def require_twin(name: str, value: object, model: Tensor) -> None:
     require_like(name, tensor, model.shape, model)
 
 
-def require_non_negative(name: str, value: object) -> float:
+def require_not_negative(name: str, value: object) -> float:
     """Return `value` as a float if it is a number of at least 0 (inf is one).
 
     Raises:

@@ -10,7 +10,7 @@ from torch import Tensor
 from course_lib.kernels.arguments import (
     require_flags,
     require_like,
-    require_non_negative,
+    require_not_negative,
     require_tensor,
 )
 from course_lib.kernels.scan import accumulation_dtype
@@ -98,7 +98,7 @@ def group_relative_advantages(
     Source: Shao et al. (2024), "DeepSeekMath", section 4.1.2; Liu et al. (2025) for
     scale=False.
     """
-    eps = require_non_negative("eps", eps)
+    eps = require_not_negative("eps", eps)
     kept, siblings = _grouped(scores, groups, None)
     number = siblings.total(torch.ones_like(kept))
     advantages = _from_mean(kept, None, number, siblings)

@@ -11,7 +11,7 @@ from course_lib.kernels.arguments import (
     require_flags,
     require_floating,
     require_like,
-    require_non_negative,
+    require_not_negative,
     require_tensor,
     require_twin,
 )
@@ -116,7 +116,7 @@ def kl_shaped_rewards(
     require_tensor("scores", scores)
     require_like("scores", scores, log_probs.shape[:-1], log_probs)
     require_flags("mask", mask, log_probs)
-    beta = require_non_negative("beta", beta)
+    beta = require_not_negative("beta", beta)
     dtype = accumulation_dtype(log_probs)
     k1 = log_probs.detach().to(dtype) - ref_log_probs.detach().to(dtype)
     to_come = mask.flip(-1).cumsum(-1).flip(-1)  # [..., T], real tokens from t on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from course_lib.kernels.arguments import (
@@ -11,7 +12,7 @@ from course_lib.kernels.arguments import (
     require_tensor,
 )
 from course_lib.kernels.scan import accumulation_dtype
-from course_lib.kernels.selection import select
+from course_lib.kernels.selection import count_true, select
 
 Diagnostics = dict[str, Tensor]
 
@@ -41,3 +42,10 @@ def constant(name: str, x: Tensor, model: Tensor, mask: Tensor | None) -> Tensor
     require_tensor(name, x)
     require_like(name, x, model.shape, model)
     return select(x.detach().to(accumulation_dtype(model)), mask)
+
+
+def share(flags: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Return [], the share of real steps at which a flag is set; 0 without any."""
+    if mask is None:
+        return count_true(flags).to(dtype) / flags.numel()
+    return count_true(flags & mask).to(dtype) / count_true(mask).clamp(min=1)

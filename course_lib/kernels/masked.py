@@ -7,7 +7,7 @@ from torch import Tensor
 
 from course_lib.kernels.arguments import (
     require_flags,
-    require_non_negative,
+    require_not_negative,
     require_tensor,
 )
 from course_lib.kernels.scan import accumulation_dtype
@@ -66,7 +66,10 @@ def masked_mean(x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tenso
         0, with the gradient 0.
     """
     x, result_dtype = _checked(x, mask)
-    mean = _sum(select(x, mask), dim) / _count(x, mask, dim).clamp(min=1)
+    if mask is None and dim is None and x.numel():
+        mean = x.mean()
+    else:
+        mean = _sum(select(x, mask), dim) / _count(x, mask, dim).clamp(min=1)
     refuse_nan_behind(mean, mask, x=x)
     return mean.to(result_dtype)
 
@@ -134,7 +137,7 @@ def whiten(
     which whitens each minibatch; over which entries is the caller's choice.
     """
     x, result_dtype = _checked(x.detach() if isinstance(x, Tensor) else x, mask)
-    eps = require_non_negative("eps", eps)
+    eps = require_not_negative("eps", eps)
     count = count_real(x, mask)
     far = _own_distances(x, mask, count)
     squares = torch.dot(far.view(-1), far.view(-1))

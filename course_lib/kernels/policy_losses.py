@@ -12,10 +12,10 @@ from torch import Tensor
 from course_lib.kernels.arguments import (
     require_floating,
     require_like,
-    require_non_negative,
+    require_not_negative,
     require_twin,
 )
-from course_lib.kernels.loss_terms import Diagnostics, constant, trained
+from course_lib.kernels.loss_terms import Diagnostics, constant, share, trained
 from course_lib.kernels.masked import masked_mean
 from course_lib.kernels.reduction import Reduction, reduce_steps
 from course_lib.kernels.selection import refuse_nan_behind, select
@@ -124,23 +124,20 @@ def clipped_policy_loss(
 
     Source: Schulman et al. (2017), "Proximal policy optimization", equation 7.
     """
-    clip_eps = require_non_negative("clip_eps", clip_eps)
+    clip_eps = require_not_negative("clip_eps", clip_eps)
     log_ratio = _log_ratio(log_probs, old_log_probs, mask)
     gain = constant("advantages", advantages, log_probs, mask)
     ratio = log_ratio.detach().exp()
-    outside = (ratio - 1).abs() > clip_eps
-    flat = torch.where(gain > 0, ratio > 1 + clip_eps, ratio < 1 - clip_eps)
-    flat = flat & (gain != 0)
-    surrogate = torch.where(
-        flat,
-        (1 + clip_eps * gain.sign()) * gain,
-        _ratio_gain(log_ratio, gain, _counts(gain, log_ratio) & ~flat),
-    )
+    above, below = ratio > 1 + clip_eps, ratio < 1 - clip_eps
+    flat = ((gain > 0) & above) | ((gain < 0) & below)
+    surrogate = _ratio_gain(log_ratio, gain, _counts(gain, log_ratio) & ~flat)
+    # Where flat that is A, and the edge of the band is eps |A| further.
+    surrogate = surrogate + select(clip_eps * gain.abs(), flat)
     loss = reduce_steps(-surrogate, mask, reduction, constant_length)
     _name_the_nan(loss, mask, log_probs, old_log_probs, advantages)
     return loss, _drift(log_ratio.detach(), ratio, mask) | {
-        "clip_frac": masked_mean(outside.to(ratio.dtype), mask),
-        "clip_frac_active": masked_mean(flat.to(ratio.dtype), mask),
+        "clip_frac": share(above | below, mask, loss.dtype),
+        "clip_frac_active": share(flat, mask, loss.dtype),
     }
 
 
@@ -186,7 +183,7 @@ def kl_penalty_policy_loss(
 
     Source: Schulman et al. (2017), equation 8.
     """
-    beta = require_non_negative("beta", beta)
+    beta = require_not_negative("beta", beta)
     log_ratio = _log_ratio(log_probs, old_log_probs, mask)
     gain = constant("advantages", advantages, log_probs, mask)
     require_floating("kl", kl)

@@ -54,6 +54,8 @@ def reduce_steps(
     et al. (2025), "DAPO", equation 12, for token_mean.
     """
     length = _checked_length(reduction, constant_length)
+    if reduction == "token_mean" and mask is None and x.numel():
+        return x.mean()
     kept = select(x, mask)
     if reduction == "token_mean":
         return kept.sum() / count_real(x, mask).clamp(min=1)

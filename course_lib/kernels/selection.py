@@ -65,9 +65,13 @@ def count_real(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return [], how many entries of x are real, in x's dtype."""
     if mask is None:
         return x.new_tensor(float(x.numel()))
-    # Summed as the bytes they are, in the narrowest word that holds the count.
-    word = torch.int32 if mask.numel() < 2**31 else torch.int64
-    return mask.view(torch.int8).sum(dtype=word).to(x.dtype)
+    return count_true(mask).to(x.dtype)
+
+
+def count_true(flags: Tensor) -> Tensor:
+    """Return [] int, summed as bytes into the narrowest word that holds the count."""
+    word = torch.int32 if flags.numel() < 2**31 else torch.int64
+    return flags.view(torch.int8).sum(dtype=word)
 
 
 def refuse_nan_behind(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from course_lib.kernels.arguments import require_non_negative
-from course_lib.kernels.loss_terms import Diagnostics, constant, trained
-from course_lib.kernels.masked import masked_mean, masked_var
+from course_lib.kernels.arguments import require_not_negative
+from course_lib.kernels.loss_terms import Diagnostics, constant, share, trained
+from course_lib.kernels.masked import masked_var
 from course_lib.kernels.reduction import Reduction, reduce_steps
 from course_lib.kernels.selection import refuse_nan_behind
 
@@ -102,7 +102,7 @@ def clipped_value_loss(
     Source: Schulman et al.'s own code (baselines, ppo2); Engstrom et al. (2020),
     section 3, item 1.
     """
-    clip = require_non_negative("clip", clip)
+    clip = require_not_negative("clip", clip)
     v = trained("values", values, mask)
     old = constant("old_values", old_values, values, mask)
     target = constant("returns", returns, values, mask)
@@ -115,8 +115,8 @@ def clipped_value_loss(
     loss = reduce_steps(terms, mask, reduction, constant_length)
     refuse_nan_behind(loss, mask, values=values, old_values=old_values, returns=returns)
     return loss, _fit(v.detach(), target, mask) | {
-        "value_clip_frac": masked_mean(outside.to(v.dtype), mask),
-        "value_clip_frac_active": masked_mean(flat.to(v.dtype), mask),
+        "value_clip_frac": share(outside, mask, loss.dtype),
+        "value_clip_frac_active": share(flat, mask, loss.dtype),
     }
 
 
