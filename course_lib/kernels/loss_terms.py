@@ -45,7 +45,11 @@ def constant(name: str, x: Tensor, model: Tensor, mask: Tensor | None) -> Tensor
 
 
 def share(flags: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Return [], the share of real steps at which a flag is set; 0 without any."""
+    """Return [], the share of real steps at which a flag is set; 0 without any.
+
+    A masked step has no flag set: what it holds was selected away before.
+    """
+    count = count_true(flags).to(dtype)
     if mask is None:
-        return count_true(flags).to(dtype) / flags.numel()
-    return count_true(flags & mask).to(dtype) / count_true(mask).clamp(min=1)
+        return count / flags.numel()
+    return count / count_true(mask).clamp(min=1)
