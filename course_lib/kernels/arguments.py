@@ -107,3 +107,32 @@ def require_positive_int(name: str, value: object) -> int:
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     return int(value)
+
+
+def require_floating(name: str, value: object, *, min_dims: int = 0) -> Tensor:
+    """Return `value` if it is a tensor of floats with at least `min_dims` axes.
+
+    Raises:
+        TypeError: `value` is no tensor, or its dtype is not a floating one.
+        ValueError: it has fewer than `min_dims` axes.
+    """
+    tensor = require_tensor(name, value, min_dims=min_dims)
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} must have a floating dtype, got {tensor.dtype}")
+    return tensor
+
+
+def require_twin(name: str, value: object, model: Tensor) -> None:
+    """Refuse a `value` unlike `model` in shape, device or dtype.
+
+    For two log-probabilities of one action: rounded to bf16, one of them is off by
+    up to 6 % as a ratio before anything has been learnt.
+
+    Raises:
+        TypeError: no tensor, or another dtype.
+        ValueError: another shape or device.
+    """
+    tensor = require_tensor(name, value)
+    if tensor.dtype != model.dtype:
+        raise TypeError(f"{name} must have dtype {model.dtype}, got {tensor.dtype}")
+    require_like(name, tensor, model.shape, model)
