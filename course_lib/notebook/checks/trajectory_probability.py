@@ -58,7 +58,14 @@ def _chances(generator: torch.Generator, *shape: int) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-TASK = Task("trajectory_probability", trajectory_probability, _cases, ("probability",))
+TASK = Task(
+    "trajectory_probability",
+    trajectory_probability,
+    _cases,
+    ("probability",),
+    tolerance=1e-6,
+    any_float=True,
+)
 
 
 @TASK.right
