@@ -427,6 +427,9 @@ def without_printed_numbers(notebook: bytes) -> bytes:
             if cell["cell_type"] == "code":
                 shown = [one for one in cell["outputs"] if is_picture(one)]
                 cell["outputs"], cell["execution_count"] = shown, None
+                for one in shown:
+                    if "execution_count" in one:
+                        one["execution_count"] = None
     except (ValueError, KeyError, TypeError):
         return notebook
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
