@@ -438,6 +438,9 @@ def test_a_picture_shows_itself_with_its_words(kernel):
 def test_live_curves_draw_in_one_place_while_the_cell_runs(kernel):
     messages = kernel.run(
         "import time\n"
+        "from course_lib.notebook.plots import live\n"
+        "live.SECONDS_BETWEEN = 0.1\n"
+        "live.DRAWING_SHARE = 10.0  # a busy machine must not draw less often here\n"
         "curves = plots.live_curves('episode_return')\n"
         "for update in range(8):\n"
         "    curves(update, {'episode_return': float(update)})\n"
