@@ -605,9 +605,15 @@ def slides(env: Environment, options: argparse.Namespace) -> int:
 
 
 def bench(env: Environment, options: argparse.Namespace) -> int:
+    if options.cpu and options.what != "device":
+        raise Stop("--cpu goes with `bench device`; the others need no GPU.")
+    if options.quick and options.what != "ppo":
+        raise Stop("--quick goes with `bench ppo`; the others have no short form.")
     # Where torch comes without a GPU's compiler there is nothing to measure on one.
-    extra = {"kernels": "bench", "device": "gpu" if has_nvidia_gpu() else "lab"}
-    return run_tool(env, extra[options.what], f"benchmarks.{options.what}", [])
+    gpu = has_nvidia_gpu() and not options.cpu
+    extra = {"kernels": "bench", "ppo": "bench", "device": "gpu" if gpu else "lab"}
+    flags = [f"--{name}" for name in ("cpu", "quick") if getattr(options, name)]
+    return run_tool(env, extra[options.what], f"benchmarks.{options.what}", flags)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -657,8 +663,12 @@ def make_parser() -> argparse.ArgumentParser:
     one = verb(bench, "time the library beside its peers (4 to 15 minutes)")
     one.add_argument(
         "what",
-        choices=("kernels", "device"),
-        help="kernels: on the CPU, beside other libraries; device: on a GPU",
+        choices=("kernels", "ppo", "device"),
+        help="kernels, ppo: on the CPU, beside other libraries; device: on a GPU",
+    )
+    one.add_argument("--quick", action="store_true", help="ppo: half a minute")
+    one.add_argument(
+        "--cpu", action="store_true", help="device: only the checks, on the CPU"
     )
     return parser
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from benchmarks.device_checks_losses import LOSSES, Check
+from benchmarks.device_inputs import Inputs
 from course_lib.kernels import (
+    Engine,
     discounted_returns,
     gae,
     n_step_advantages,
@@ -19,74 +21,47 @@ from course_lib.kernels import (
 )
 
 SHAPES = ((1, 1), (3, 7), (1, 4096), (257, 130), (600, 5))
-Check = Callable[["Inputs", str], tuple[Tensor, ...]]
 
 
-class Inputs:
-    """Random steps on a device in a dtype: the same numbers for the same seed."""
-
-    def __init__(
-        self, shape: tuple[int, int], device: torch.device, dtype: torch.dtype
-    ):
-        generator = torch.Generator().manual_seed(11)
-        numbers = torch.randn((5, *shape), generator=generator)
-        ends = torch.rand((3, *shape), generator=generator)
-        self.rewards, self.values, self.after = numbers[:3].to(device, dtype)
-        log_probs = -numbers[3:].abs()
-        self.log_probs, self.behaviour_log_probs = log_probs.to(device, dtype)
-        self.terminated, self.truncated = (ends[:2] < 0.02).to(device)
-        self.mask = (ends[2] < 0.8).to(device)
-        # Nothing may come from where nothing is looked at.
-        self.after[self.terminated] = math.nan
-
-    @property
-    def steps(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.rewards, self.values, self.after
-
-    @property
-    def ends(self) -> dict[str, Tensor]:
-        return {"terminated": self.terminated, "truncated": self.truncated}
-
-
-def _scan(given: Inputs, engine: str) -> tuple[Tensor, ...]:
+def _scan(given: Inputs) -> tuple[Tensor, ...]:
     decay = torch.where(given.truncated, 0.0, 0.9)
     first = given.values[:, 0]
     return (
-        reverse_scan(given.rewards, decay, init=first, engine=engine),
-        reverse_scan(given.rewards, 0.9, engine=engine),
-        reverse_scan(given.rewards.t().contiguous().t(), decay, engine=engine),
+        reverse_scan(given.rewards, decay, init=first, engine=given.engine),
+        reverse_scan(given.rewards, 0.9, engine=given.engine),
+        reverse_scan(given.rewards.t().contiguous().t(), decay, engine=given.engine),
     )
 
 
-def _returns(given: Inputs, engine: str) -> tuple[Tensor, ...]:
+def _returns(given: Inputs) -> tuple[Tensor, ...]:
     ends = given.ends
     return (
         discounted_returns(
-            given.rewards, 0.95, next_values=given.after, engine=engine, **ends
+            given.rewards, 0.95, next_values=given.after, engine=given.engine, **ends
         ),
     )
 
 
-def _gae(given: Inputs, engine: str) -> tuple[Tensor, ...]:
-    return gae(*given.steps, gamma=0.99, lam=0.95, engine=engine, **given.ends)
+def _gae(given: Inputs) -> tuple[Tensor, ...]:
+    return gae(*given.steps, gamma=0.99, lam=0.95, engine=given.engine, **given.ends)
 
 
-def _gae_turned(given: Inputs, engine: str) -> tuple[Tensor, ...]:
+def _gae_turned(given: Inputs) -> tuple[Tensor, ...]:
     steps = [x.t().contiguous().t() for x in given.steps]
     ends = {name: x.t().contiguous().t() for name, x in given.ends.items()}
-    return gae(*steps, gamma=0.99, lam=0.95, engine=engine, **ends)
+    return gae(*steps, gamma=0.99, lam=0.95, engine=given.engine, **ends)
 
 
-def _gae_masked(given: Inputs, engine: str) -> tuple[Tensor, ...]:
-    steps = [torch.where(given.mask, x, math.nan) for x in given.steps]
-    after = torch.where(given.mask & ~given.terminated, given.values, math.nan)
+def _gae_masked(given: Inputs) -> tuple[Tensor, ...]:
+    steps = [given.hidden(x) for x in given.steps]
+    after = given.hidden(given.values).masked_fill(given.terminated, math.nan)
     return gae(
-        *steps[:2], after, gamma=1.0, lam=0.95, mask=given.mask, engine=engine,
+        *steps[:2], after, gamma=1.0, lam=0.95, mask=given.mask, engine=given.engine,
         **given.ends,
     )  # fmt: skip
 
 
-def _gae_infinite(given: Inputs, engine: str) -> tuple[Tensor, ...]:
+def _gae_infinite(given: Inputs) -> tuple[Tensor, ...]:
     """Infinity at the end of each row stays in its episode; only those are shown."""
     rewards = given.rewards.clone()
     rewards[:, -1] = math.inf
@@ -94,19 +69,19 @@ def _gae_infinite(given: Inputs, engine: str) -> tuple[Tensor, ...]:
     cut[:, :-1] |= torch.arange(cut.shape[1] - 1, device=cut.device) == cut.shape[1] - 2
     results = gae(
         rewards, given.values, given.after, terminated=given.terminated,
-        truncated=cut, gamma=0.99, lam=0.95, engine=engine,
+        truncated=cut, gamma=0.99, lam=0.95, engine=given.engine,
     )  # fmt: skip
     return tuple(x[:, :-1] for x in results)
 
 
-def _vtrace(given: Inputs, engine: str) -> tuple[Tensor, ...]:
+def _vtrace(given: Inputs) -> tuple[Tensor, ...]:
     return vtrace(
-        *given.steps, given.log_probs, given.behaviour_log_probs, gamma=0.95,
-        engine=engine, **given.ends,
+        *given.steps, given.log_probs, given.old_log_probs, gamma=0.95,
+        engine=given.engine, **given.ends,
     )  # fmt: skip
 
 
-def _without_a_loop(given: Inputs, engine: str) -> tuple[Tensor, ...]:
+def _without_a_loop(given: Inputs) -> tuple[Tensor, ...]:
     ended = given.terminated
     return (
         td_errors(*given.steps, terminated=ended, gamma=0.99),
@@ -115,7 +90,7 @@ def _without_a_loop(given: Inputs, engine: str) -> tuple[Tensor, ...]:
     )
 
 
-CHECKS: dict[str, Check] = {
+RECURRENCES: dict[str, Check] = {
     "reverse_scan": _scan,
     "discounted_returns": _returns,
     "gae": _gae,
@@ -123,16 +98,24 @@ CHECKS: dict[str, Check] = {
     "gae with a mask": _gae_masked,
     "gae beside infinity": _gae_infinite,
     "vtrace": _vtrace,
+}
+"""These run once on each engine."""
+
+CHECKS: dict[str, Check] = {
+    **RECURRENCES,
     "td_errors, n_step_advantages, shift_values": _without_a_loop,
+    **LOSSES,
 }
 
 
-def largest_difference(run: Check, device: torch.device, engine: str) -> float:
+def largest_difference(
+    check: Check, device: torch.device, engine: Engine = "auto"
+) -> float:
     """Over all shapes and results: error over the largest result; inf for a NaN."""
     worst = 0.0
     for shape in SHAPES:
-        found = run(Inputs(shape, device, torch.float32), engine)
-        expected = run(Inputs(shape, torch.device("cpu"), torch.float64), "auto")
+        found = check(Inputs(shape, device, torch.float32, engine))
+        expected = check(Inputs(shape, torch.device("cpu"), torch.float64))
         for one, other in zip(found, expected, strict=True):
             if one.numel() == 0:
                 continue

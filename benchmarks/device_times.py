@@ -15,14 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.kernel_cases_gae import GAMMA, LAM, make_rollout
-from course_lib import kernels
+from benchmarks.kernel_cases_gae import GAMMA, LAM, make_rollout, plain_loop
+from benchmarks.kernel_cases_log_probs import gathered_log_probs
+from benchmarks.timing import Run, rounded
 from course_lib.envs import CartPole
-from course_lib.kernels import gae, scan_engine
+from course_lib.kernels import gae, scan_engine, token_log_probs
 
-Run = Callable[[], object]
 Shapes = tuple[tuple[int, ...], ...]
 
+BACKWARD = ", and backward"
 ROUNDS = 20
 _SHORTEST_ROUND = 2000.0  # microseconds
 GAE_SHAPES: Shapes = ((64, 512), (256, 1024), (4096, 128), (1024, 4096))
@@ -46,18 +47,33 @@ def _gae_runs(
 ) -> dict[str, Run]:
     given = make_rollout(shape)
     steps = [x.to(device) for x in (given.rewards, given.values, given.next_values)]
-    ended = given.terminated.to(device)
+    last, ended = given.last.to(device), given.terminated.to(device)
     options = {"terminated": ended, "gamma": GAMMA, "lam": LAM}
     runs: dict[str, Run] = {
         f"ours, engine {scan_engine(steps[0])}": lambda: gae(*steps, **options),
         "ours, engine torch": lambda: gae(*steps, **options, engine="torch"),
         "copy of as many bytes": _copy(21 * ended.numel(), device),
-        "plain loop": lambda: plain_loop(*steps, ended),
+        "plain loop": lambda: plain_loop(*steps[:2], last, ended),
     }
     if shape[1] <= 128:  # the compiler unrolls the loop, which takes its time
-        compiled = compiler(plain_loop)
-        runs["plain loop, compiled"] = lambda: compiled(*steps, ended)
+        compiled = compiled_or_none(compiler, plain_loop, *steps[:2], last, ended)
+        if compiled is not None:
+            runs["plain loop, compiled"] = lambda: compiled(*steps[:2], last, ended)
     return runs
+
+
+def compiled_or_none(
+    compiler: Callable[..., Any], function: Callable[..., Any], *inputs: Tensor
+) -> Callable[..., Any] | None:
+    """Compile for these inputs; without a compiler that works, say why and go on."""
+    try:
+        compiled: Callable[..., Any] = compiler(function)
+        compiled(*inputs)
+    except Exception as problem:  # a missing C compiler, a GPU that is too old, ...
+        reason = str(problem).strip().splitlines() or [type(problem).__name__]
+        print(f"torch.compile left out: {reason[0]}")
+        return None
+    return compiled
 
 
 def time_log_probs(
@@ -65,19 +81,29 @@ def time_log_probs(
     shapes: Shapes = LOGIT_SHAPES,
     compiler: Callable[..., Any] = torch.compile,
 ) -> Iterator[dict[str, Any]]:
-    """Log-probabilities of tokens, forward, and forward with backward."""
-    functions = {
-        "ours": kernels.token_log_probs,
-        "log_softmax and gather": gathered_log_probs,
-        "the same, compiled": compiler(gathered_log_probs),
-    }
+    """Log-probabilities of tokens, forward, and forward with backward.
+
+    The bound forward reads the logits once. With the way back it reads them twice and
+    writes their gradient, since nothing of their size is kept in between.
+    """
     for shape in shapes:
         logits = torch.randn(shape, device=device, requires_grad=True)
         tokens = torch.randint(shape[-1], shape[:-1], device=device)
-        runs = {"copy of as many bytes": _copy(4 * logits.numel(), device)}
+        functions = {
+            "ours": token_log_probs,
+            "log_softmax and gather": gathered_log_probs,
+        }
+        compiled = compiled_or_none(compiler, gathered_log_probs, logits, tokens)
+        if compiled is not None:
+            functions["the same, compiled"] = compiled
+        size = 4 * logits.numel()
+        bounds = {"": _copy(size, device), BACKWARD: _copy(3 * size, device)}
+        runs: dict[str, Run] = {}
+        for way, bound in bounds.items():
+            runs["copy of as many bytes" + way] = bound
         for name, function in functions.items():
             runs[name] = functools.partial(function, logits.detach(), tokens)
-            runs[name + ", and backward"] = functools.partial(
+            runs[name + BACKWARD] = functools.partial(
                 _there_and_back, function, logits, tokens
             )
         times = time_on_device(runs, device)
@@ -103,29 +129,10 @@ def time_cartpole(
             "name": "cartpole",
             "shape": [num_envs, num_steps],
             "microseconds": times,
-            "steps_per_second": _rounded(
+            "steps_per_second": rounded(
                 1e6 * num_envs * num_steps / times["rollout and gae"]
             ),
         }
-
-
-def plain_loop(
-    rewards: Tensor, values: Tensor, after: Tensor, ended: Tensor
-) -> tuple[Tensor, Tensor]:
-    """GAE with one step of all rows at a time."""
-    errors = rewards + GAMMA * torch.where(ended, 0.0, after) - values
-    decays = GAMMA * LAM * (~ended).float()
-    later, columns = torch.zeros_like(values[:, 0]), []
-    for t in range(rewards.shape[1] - 1, -1, -1):
-        later = errors[:, t] + decays[:, t] * later
-        columns.append(later)
-    advantages = torch.stack(columns[::-1], dim=1)
-    return advantages, advantages + values
-
-
-def gathered_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
-    """The usual form, which makes a second tensor of the logits' size."""
-    return logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
 def cartpole_rollout(
@@ -168,7 +175,7 @@ def time_on_device(runs: dict[str, Run], device: torch.device) -> dict[str, floa
     for _ in range(ROUNDS):
         for name, run in runs.items():
             times[name].append(_one_round(run, calls[name], device))
-    return {name: _rounded(statistics.median(spent)) for name, spent in times.items()}
+    return {name: rounded(statistics.median(spent)) for name, spent in times.items()}
 
 
 def _one_round(run: Run, calls: int, device: torch.device) -> float:
@@ -191,10 +198,6 @@ def _copy(num_bytes: int, device: torch.device) -> Run:
     source = torch.zeros(max(num_bytes // 2, 1), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
 
 
 TIMINGS = (time_gae, time_log_probs, time_cartpole)

@@ -1,240 +1,161 @@
-"""Log-probabilities, whitening and group advantages beside how others write them.
+"""Whitening, group advantages and losses beside how others write them.
 
-    python benchmarks/kernel_cases_losses.py
-
-Each case makes its inputs when it is asked to, since the largest are a gigabyte, and
-gives the competitors as functions without arguments. The peers are written here from
-what the libraries do: TRL and verl go over the rows of a batch with logsumexp, TRL
-whitens with products of a boolean mask, and RLOO and GRPO are loops over groups.
+The peers are written here from what the libraries do: TRL whitens and averages with
+products of a boolean mask, RLOO and GRPO are explained as loops over groups, and the
+losses are CleanRL's few lines, which report what they clipped as ours do. Inputs are
+finite, since a product with a mask lets an inf through.
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
-import statistics
-import tempfile
-import time
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.timing import OURS, Case, compare
 from course_lib.kernels import (
+    clipped_policy_loss,
+    clipped_value_loss,
     group_relative_advantages,
     leave_one_out_advantages,
-    token_log_probs,
     whiten,
 )
 
-OURS = "ours"
-Run = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One thing to measure, ours beside its peers."""
-
-    name: str
-    shape: tuple[int, ...]
-    make: Callable[[], dict[str, Run]]
-    """Makes the inputs; returns what to run, "ours" first."""
-    against: str
-    """The peer that the target speaks of."""
-    faster: float
-    """How many times faster than that peer ours has to be."""
-    memory_unit: int = 0
-    """Bytes of the input that extra memory is told in; 0 where none is measured."""
-    memory_limit: float = 0.0
-    """How many of these units ours may take beside the input."""
+WHITEN, RLOO, GRPO = "whiten", "leave_one_out_advantages", "group_relative_advantages"
+POLICY, VALUE = "clipped_policy_loss", "clipped_value_loss"
+BOOLEAN, LOOP, BY_ROW = "products of a boolean mask", "loop", "ours, a group a row"
+PLAIN = "plain form"
+CLIP = 0.2
+GROUPS = (1024, 4)
+PACKAGES = ("torch",)
+Runs = dict[str, Callable[[], Tensor]]
 
 
 def cases() -> list[Case]:
-    """Every case of this file, with its targets."""
-    found = []
-    for shape in ((8, 256, 50257), (64, 128, 32000), (256, 8, 8)):
-        small = shape[-1] < 1000
-        unit = 0 if small else 4 * torch.Size(shape).numel()
-        for backward in (False, True):
-            found.append(
-                Case(
-                    "token_log_probs" + (", forward and backward" if backward else ""),
-                    shape,
-                    lambda shape=shape, backward=backward: _log_probs(shape, backward),
-                    "log_softmax + gather",
-                    3.0 if small and not backward else 1.3 if backward else 1.5,
-                    unit,
-                    1.05 if backward else 0.02,
-                )
-            )
-    found.append(Case("whiten", (256, 1024), _whitening, "boolean products", 2.2))
-    for name in ("leave_one_out_advantages", "group_relative_advantages"):
-        found.append(
-            Case(name, (1024, 4), lambda name=name: _groups(name), "loop", 20.0)
-        )
+    """Every case of this file."""
+    found = [Case(WHITEN, (256, 1024), functools.partial(whitenings, (256, 1024)))]
+    for name in (RLOO, GRPO):
+        make = functools.partial(group_advantages, name, *GROUPS)
+        found.append(Case(name, GROUPS, make))
+    for name in (POLICY, VALUE):
+        for shape in ((256,), (64, 512)):
+            found.append(Case(name, shape, functools.partial(losses, name, shape)))
     return found
 
 
-def extra_memory(run: Run) -> int:
-    """Most bytes that `run` held at one time beyond what was held before it."""
-    run()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        run()
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        watched.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-    held = peak = 0
-    for event in sorted(
-        (e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"]
-    ):
-        held += event["args"]["Bytes"]
-        peak = max(peak, held)
-    return peak
+def whitenings(shape: tuple[int, ...]) -> Runs:
+    """Seven in ten entries are real; theirs leaves something in the others."""
+    x, _, _, mask = _draw(shape)
+    runs: Runs = {
+        OURS: lambda: whiten(x, mask, unbiased=True),
+        BOOLEAN: lambda: boolean_whiten(x, mask),
+    }
+    compare({name: lambda run=run: run()[mask] for name, run in runs.items()})
+    return runs
 
 
-def log_softmax_gather(logits: Tensor, tokens: Tensor) -> Tensor:
-    """The plain form, which makes a second tensor of the logits' size."""
-    return logits.log_softmax(-1).gather(-1, tokens[..., None]).squeeze(-1)
+def group_advantages(name: str, groups: int, size: int) -> Runs:
+    """Scores in any order with the number of their group; ours also as rows."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(groups * size, generator=generator)
+    numbers = torch.arange(groups).repeat_interleave(size)
+    numbers = numbers[torch.randperm(len(numbers), generator=generator)]
+    rows = scores[numbers.argsort()].view(groups, size)
+    kernel = leave_one_out_advantages if name == RLOO else group_relative_advantages
+    runs: Runs = {
+        OURS: lambda: kernel(scores, numbers),
+        LOOP: lambda: group_by_group(name, scores, numbers),
+    }
+    compare(runs)
+    return runs | {BY_ROW: lambda: kernel(rows)}
 
 
-def logsumexp_by_rows(logits: Tensor, tokens: Tensor) -> Tensor:
-    """A row of the batch at a time, as TRL and verl do it in float32."""
-    rows = [
-        row.gather(-1, chosen[:, None]).squeeze(-1) - row.logsumexp(-1)
-        for row, chosen in zip(logits, tokens, strict=True)
-    ]
-    return torch.stack(rows)
+def losses(name: str, shape: tuple[int, ...]) -> Runs:
+    """Loss and gradient; a batch of rows has a mask, a flat minibatch has none."""
+    x, before, goal, real = _draw(shape)
+    x.requires_grad_()
+    mask = real if len(shape) > 1 else None
+    kernel: Callable[[], tuple[Tensor, object]]
+    plain: Callable[[], tuple[Tensor, object]]
+    if name == POLICY:
+        kernel = functools.partial(
+            clipped_policy_loss, x, before, goal, clip_eps=CLIP, mask=mask
+        )
+        plain = functools.partial(plain_policy_loss, x, before, goal, mask)
+    else:
+        kernel = functools.partial(
+            clipped_value_loss, x, before, goal, clip=CLIP, mask=mask
+        )
+        plain = functools.partial(plain_value_loss, x, before, goal, mask)
+    runs: Runs = {
+        OURS: lambda: torch.autograd.grad(kernel()[0], x)[0],
+        PLAIN: lambda: torch.autograd.grad(plain()[0], x)[0],
+    }
+    scale = goal.numel()  # gradients of a mean are too small to differ visibly
+    compare({name: lambda run=run: scale * run() for name, run in runs.items()})
+    return runs
+
+
+def boolean_mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """As in TRL, a product with the mask."""
+    return x.mean() if mask is None else (x * mask).sum() / mask.sum()
 
 
 def boolean_whiten(x: Tensor, mask: Tensor) -> Tensor:
     """Products with a boolean mask and three masked means of it, as in TRL."""
-
-    def mean(values: Tensor) -> Tensor:
-        return (values * mask).sum() / mask.sum()
-
-    middle = mean(x)
-    var = mean((x - mean(x)) ** 2)
+    middle = boolean_mean(x, mask)
+    var = boolean_mean((x - boolean_mean(x, mask)) ** 2, mask)
     count = mask.sum()
     var = var * (count / (count - 1))
     return (x - middle) * torch.rsqrt(var + 1e-8)
 
 
-def leave_one_out_loop(scores: Tensor, groups: Tensor) -> Tensor:
-    """Group by group."""
+def group_by_group(name: str, scores: Tensor, groups: Tensor) -> Tensor:
+    """RLOO or GRPO, one group after the other."""
     advantages = torch.empty_like(scores)
     for group in groups.unique():
         mine = groups == group
         same = scores[mine]
-        advantages[mine] = same - (same.sum() - same) / (len(same) - 1)
+        if name == RLOO:
+            others = (same.sum() - same) / (len(same) - 1)
+            advantages[mine] = same - others
+        else:
+            advantages[mine] = (same - same.mean()) / (same.std() + 1e-4)
     return advantages
 
 
-def group_relative_loop(scores: Tensor, groups: Tensor) -> Tensor:
-    """Group by group."""
-    advantages = torch.empty_like(scores)
-    for group in groups.unique():
-        mine = groups == group
-        same = scores[mine]
-        advantages[mine] = (same - same.mean()) / (same.std() + 1e-4)
-    return advantages
+def plain_policy_loss(
+    log_probs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor | None
+) -> tuple[Tensor, object]:
+    """CleanRL's lines, with TRL's mean where there is a mask."""
+    log_ratio = log_probs - old
+    ratio = log_ratio.exp()
+    with torch.no_grad():
+        seen = (
+            boolean_mean(ratio - 1 - log_ratio, mask),
+            boolean_mean(((ratio - 1).abs() > CLIP).float(), mask),
+        )
+    clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+    terms = torch.max(-advantages * ratio, -advantages * clipped)
+    return boolean_mean(terms, mask), seen
 
 
-def _log_probs(shape: tuple[int, ...], backward: bool) -> dict[str, Run]:
+def plain_value_loss(
+    values: Tensor, old: Tensor, returns: Tensor, mask: Tensor | None
+) -> tuple[Tensor, object]:
+    """CleanRL's lines, with TRL's mean and its clip fraction where there is a mask."""
+    held = old + (values - old).clamp(-CLIP, CLIP)
+    plain, clipped = (values - returns).square(), (held - returns).square()
+    with torch.no_grad():
+        seen = boolean_mean((clipped > plain).float(), mask)
+    return 0.5 * boolean_mean(torch.max(plain, clipped), mask), seen
+
+
+def _draw(shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Numbers, others a little way from them, unrelated ones, and a mask."""
     generator = torch.Generator().manual_seed(0)
-    logits = 3 * torch.randn(shape, generator=generator)
-    tokens = torch.randint(shape[-1], shape[:-1], generator=generator)
-    logits.requires_grad_(backward)
-
-    def runs(kernel: Callable[[Tensor, Tensor], Tensor]) -> Run:
-        def run() -> None:
-            log_probs = kernel(logits, tokens)
-            if backward:
-                log_probs.sum().backward()
-                logits.grad = None
-
-        return run
-
-    return {
-        OURS: runs(token_log_probs),
-        "log_softmax + gather": runs(log_softmax_gather),
-        "logsumexp by rows": runs(logsumexp_by_rows),
-    }
-
-
-def _whitening() -> dict[str, Run]:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn((256, 1024), generator=generator)
-    mask = torch.rand(x.shape, generator=generator) < 0.7
-    return {
-        OURS: lambda: whiten(x, mask, unbiased=True),
-        "boolean products": lambda: boolean_whiten(x, mask),
-    }
-
-
-def _groups(name: str) -> dict[str, Run]:
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(4096, generator=generator)
-    groups = torch.arange(1024).repeat_interleave(4)
-    groups = groups[torch.randperm(4096, generator=generator)]
-    alone = name == "leave_one_out_advantages"
-    kernel = leave_one_out_advantages if alone else group_relative_advantages
-    loop = leave_one_out_loop if alone else group_relative_loop
-    rows = scores.view(1024, 4)
-    return {
-        OURS: lambda: kernel(scores, groups),
-        "ours, a group a row": lambda: kernel(rows),
-        "loop": lambda: loop(scores, groups),
-    }
-
-
-def _median_times(runs: dict[str, Run], seconds: float) -> dict[str, float]:
-    """Median CPU seconds of a call, the competitors in turns of 5 ms or one call."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    calls = {name: 1 + int(5e-3 / _turn(run, 3)) for name, run in runs.items()}
-    start = time.monotonic()
-    while len(times[OURS]) < 5 or time.monotonic() - start < seconds:
-        for name, run in runs.items():
-            times[name].append(_turn(run, calls[name]))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def _turn(run: Run, calls: int) -> float:
-    before = time.process_time()
-    for _ in range(calls):
-        run()
-    return (time.process_time() - before) / calls
-
-
-def main() -> None:
-    """Measure every case once and print it beside its target."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each case")
-    parser.add_argument("--only", default="", help="part of a case's name")
-    chosen = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.empty(7_500_000)  # once freed, glibc keeps results of up to 30 MB mapped
-    for case in cases():
-        if chosen.only not in case.name:
-            continue
-        runs = case.make()
-        medians = _median_times(runs, chosen.seconds)
-        print(f"{case.name} {[*case.shape]}")
-        for name, median in medians.items():
-            print(f"  {name:24}{median * 1e3:12.3f} ms", end="")
-            if case.memory_unit:
-                share = extra_memory(runs[name]) / case.memory_unit
-                print(f"{share:9.3f} x the logits", end="")
-            print()
-        ratio = medians[case.against] / medians[OURS]
-        print(f"  {ratio:.2f} x {case.against}, target {case.faster}")
-        del runs
-        gc.collect()
-
-
-if __name__ == "__main__":
-    main()
+    x, step, goal = torch.randn((3, *shape), generator=generator)
+    mask = torch.rand(shape, generator=generator) < 0.7
+    return x, x + 0.2 * step, goal, mask

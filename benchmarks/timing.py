@@ -8,23 +8,29 @@ ratios within a turn, which a busy machine disturbs least.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 OURS = "ours"
 FEWEST_ROUNDS = 15
-ROUNDS_OF_THE_SLOW = 3
+ROUNDS_OF_THE_SLOW = 5
+WARM_BYTES = 24 * 2**20
 _SHORTEST_TURN = 0.004  # CPU seconds that one turn takes at least
-_WARM_BYTES = 24 * 2**20
+Run = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,10 @@ class Case:
     """What is computed, such as "gae"."""
     shape: tuple[int, ...]
     """The shape of the input."""
-    make: Callable[[], Mapping[str, Callable[[], object]]]
+    make: Callable[[], Mapping[str, Run]]
     """Makes the input; returns one call of each competitor, ours under `OURS`."""
+    memory_unit: int = 0
+    """Bytes of the input that extra memory is told in; 0 where none is measured."""
 
 
 def warm_allocator() -> None:
@@ -46,7 +54,7 @@ def warm_allocator() -> None:
     again, which costs more than computing it.
     """
     for _ in range(3):
-        torch.zeros(_WARM_BYTES, dtype=torch.uint8)
+        torch.zeros(WARM_BYTES, dtype=torch.uint8)
 
 
 def measure(case: Case, rounds: int = FEWEST_ROUNDS) -> dict[str, Any]:
@@ -58,7 +66,8 @@ def measure(case: Case, rounds: int = FEWEST_ROUNDS) -> dict[str, Any]:
             for a call takes `ROUNDS_OF_THE_SLOW`.
 
     Returns:
-        {"kernel", "shape", "microseconds": by name, "over_ours": by name}
+        {"kernel", "shape", "microseconds": by name, "over_ours": by name} and, where
+        the case has a unit for it, "extra_memory": by name, in that unit
     """
     runs = case.make()
     calls, turns = {}, {}
@@ -71,24 +80,60 @@ def measure(case: Case, rounds: int = FEWEST_ROUNDS) -> dict[str, Any]:
             if turn < turns[name]:
                 times[name].append(_turn(run, calls[name]))
     ours = times[OURS]
-    return {
+    row = {
         "kernel": case.name,
         "shape": list(case.shape),
         "microseconds": {
-            name: _rounded(1e6 * statistics.median(spent))
+            name: rounded(1e6 * statistics.median(spent))
             for name, spent in times.items()
         },
         "over_ours": {
-            name: _rounded(
+            name: rounded(
                 statistics.median(a / b for a, b in zip(spent, ours, strict=False))
             )
             for name, spent in times.items()
             if name != OURS
         },
     }
+    if case.memory_unit:
+        row["extra_memory"] = {
+            name: rounded(extra_memory(run) / case.memory_unit)
+            for name, run in runs.items()
+        }
+    return row
 
 
-def _calls_of_a_turn(run: Callable[[], object]) -> tuple[int, float]:
+def compare(runs: Mapping[str, Callable[[], Tensor]]) -> None:
+    """Refuse a competitor whose result is not ours.
+
+    Raises:
+        ValueError: names it.
+    """
+    expected = runs[OURS]()
+    for name, run in runs.items():
+        if not torch.allclose(run().float(), expected, rtol=1e-4, atol=1e-4):
+            raise ValueError(f"{name} computes something else than ours")
+
+
+def extra_memory(run: Run) -> int:
+    """Most bytes that torch held for `run` at one time, beyond what it held before."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else it talks into our lines
+    run()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        run()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        watched.export_chrome_trace(str(trace))
+        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    changes = [event for event in events if event.get("name") == "[memory]"]
+    held = most = 0
+    for change in sorted(changes, key=lambda event: event["ts"]):
+        held += change["args"]["Bytes"]
+        most = max(most, held)
+    return most
+
+
+def _calls_of_a_turn(run: Run) -> tuple[int, float]:
     """How often to call in a turn, and the seconds of one call."""
     run()  # compiles and warms, uncounted
     calls = 1
@@ -99,14 +144,15 @@ def _calls_of_a_turn(run: Callable[[], object]) -> tuple[int, float]:
         calls = max(2 * calls, int(1.2 * _SHORTEST_TURN / max(seconds, 1e-8)))
 
 
-def _turn(run: Callable[[], object], calls: int) -> float:
+def _turn(run: Run, calls: int) -> float:
     start = time.process_time()
     for _ in range(calls):
         run()
     return (time.process_time() - start) / calls
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """To three digits, more of which no measurement here has."""
     return float(f"{value:.3g}")
 
 

@@ -6,10 +6,20 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tools.browser import NAMES, chromium, find_browser, jupyterlab
 
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """As in a notebook: on tensors this small, threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -1,37 +1,18 @@
-"""The benchmarks run, compare like with like, and their page is made from results."""
+"""The benchmarks run, their page is made from results, and these keep the promises."""
 
 import json
-import math
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import device, kernel_cases_gae, kernels, report
-from benchmarks.device_checks import CHECKS, largest_difference
-from benchmarks.device_times import (
-    cartpole_rollout,
-    plain_loop,
-    time_cartpole,
-    time_gae,
-)
+from benchmarks import kernel_cases_gae, kernels, report
+from benchmarks import kernel_cases_log_probs as log_probs
+from benchmarks import kernel_cases_losses as losses
 from benchmarks.timing import OURS, Case, circumstances, measure
-from course_lib.kernels import gae
 
-ROOT = Path(__file__).resolve().parent.parent
-CPU = torch.device("cpu")
-
-
-def test_every_competitor_that_is_here_computes_our_advantages():
-    runs = kernel_cases_gae.competitors((3, 40))
-    assert {OURS, kernel_cases_gae.BOUND, kernel_cases_gae.PLAIN} <= runs.keys()
-
-
-def test_a_competitor_that_computes_something_else_is_refused():
-    runs = {OURS: lambda: torch.ones(3), "other": lambda: torch.zeros(3)}
-    with pytest.raises(ValueError, match="other computes something else"):
-        kernel_cases_gae.compare(runs)
+LARGE = [shape for shape in log_probs.SHAPES if shape[-1] > 1000]
+(SMALL,) = set(log_probs.SHAPES) - set(LARGE)
 
 
 def test_a_measurement_orders_a_short_and_a_long_run():
@@ -46,6 +27,16 @@ def test_a_measurement_orders_a_short_and_a_long_run():
     )
     assert row["microseconds"][OURS] == pytest.approx(1000, rel=0.2)
     assert row["over_ours"] == {"x": pytest.approx(3, rel=0.2)}
+    assert "extra_memory" not in row
+
+
+def test_extra_memory_is_told_in_the_unit_of_the_case():
+    def hold(megabytes):
+        return lambda: torch.zeros(megabytes * 2**20, dtype=torch.uint8)
+
+    runs = {OURS: hold(1), "x": lambda: (hold(2)(), hold(1)())}
+    row = measure(Case("hold", (1,), lambda: runs, memory_unit=2**21), rounds=1)
+    assert row["extra_memory"] == {OURS: 0.5, "x": 1.5}
 
 
 def test_what_was_kept_says_how_it_was_made():
@@ -56,8 +47,9 @@ def test_what_was_kept_says_how_it_was_made():
     assert kept["command"] == kernels.COMMAND and kept["rounds"] >= 15
     assert kept["machine"]["threads"] == 1
     assert set(kernel_cases_gae.PACKAGES) <= kept["versions"].keys()
-    shapes = [tuple(row["shape"]) for row in kept["rows"] if row["kernel"] == "gae"]
-    assert shapes == list(kernel_cases_gae.SHAPES)
+    assert kept["seconds"] <= 400
+    cases = [(case.name, case.shape) for part in kernels.CASES for case in part.cases()]
+    assert [(row["kernel"], tuple(row["shape"])) for row in kept["rows"]] == cases
 
 
 def test_the_page_is_the_one_that_the_results_make(monkeypatch, tmp_path):
@@ -92,9 +84,14 @@ class TestKeptFigures:
     }  # fmt: skip
 
     @pytest.fixture
-    def rows(self):
+    def kept(self):
+        """What was kept, by kernel and shape."""
         kept = json.loads(kernels.RESULTS.read_text(encoding="utf-8"))
-        return {tuple(r["shape"]): r for r in kept["rows"] if r["kernel"] == "gae"}
+        return {(row["kernel"], tuple(row["shape"])): row for row in kept["rows"]}
+
+    @pytest.fixture
+    def rows(self, kept):
+        return {shape: row for (name, shape), row in kept.items() if name == "gae"}
 
     @pytest.mark.parametrize("name", TIMES_OURS)
     def test_gae_is_as_fast_as_promised(self, rows, name):
@@ -109,55 +106,38 @@ class TestKeptFigures:
             if shape[0] <= 256 and shape[1] >= 128:
                 assert others["stable-baselines3"] > 1, shape
 
+    @pytest.mark.parametrize("shape", LARGE)
+    def test_log_probs_of_a_vocabulary_are_quick_and_small(self, kept, shape):
+        forward, both = kept[log_probs.FORWARD, shape], kept[log_probs.BOTH, shape]
+        assert forward["over_ours"][log_probs.GATHER] >= 1.5
+        assert forward["extra_memory"][OURS] <= 0.02
+        assert both["over_ours"][log_probs.GATHER] >= 1.3
+        assert both["extra_memory"][OURS] <= 1.05
+
+    def test_log_probs_of_a_few_actions_are_quick(self, kept):
+        row = kept[log_probs.FORWARD, SMALL]
+        assert row["over_ours"][log_probs.GATHER] >= 3
+
+    def test_whitening_and_group_advantages_are_as_fast_as_promised(self, kept):
+        row = kept[losses.WHITEN, (256, 1024)]
+        assert row["over_ours"][losses.BOOLEAN] >= 2.2
+        for name in (losses.RLOO, losses.GRPO):
+            row = kept[name, losses.GROUPS]
+            assert row["over_ours"][losses.LOOP] >= 20
+
+    def test_losses_that_check_and_report_stay_near_the_plain_form(self, kept):
+        """No promise of the course's; held so that a slip would be seen."""
+        for name in (losses.POLICY, losses.VALUE):
+            for shape in ((256,), (64, 512)):
+                assert kept[name, shape]["over_ours"][losses.PLAIN] >= 1 / 2.5
+
 
 def test_a_small_rerun_still_holds():
-    """A loop over steps against ours, where they are a hundred times apart."""
+    """Loops over steps and groups against ours, a hundred times apart."""
     row = measure(
         Case("gae", (8, 512), lambda: kernel_cases_gae.competitors((8, 512))), rounds=3
     )
     assert row["over_ours"]["plain torch loop"] > 20
     assert row["over_ours"]["ours, engine torch"] > 1
-
-
-def test_without_a_gpu_the_device_benchmark_says_so_and_ends_well(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert device.main([]) == 0
-    assert "no CUDA device" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_the_device_checks_pass_where_tests_run(name):
-    assert largest_difference(CHECKS[name], CPU, "torch") < 2e-6
-
-
-def test_a_device_check_sees_a_wrong_result(monkeypatch, capsys):
-    check = {"broken": lambda given, engine: (given.rewards + (engine == "torch"),)}
-    monkeypatch.setattr(device, "CHECKS", check)
-    assert device.main(["--cpu"]) == 1
-    assert "Wrong: broken, engine torch" in capsys.readouterr().out
-
-
-def test_the_device_times_run_small_and_without_a_device(monkeypatch):
-    monkeypatch.setattr("benchmarks.device_times.ROUNDS", 1)
-    (row,) = time_gae(CPU, ((2, 8),), lambda function: function)
-    assert row["microseconds"].keys() == {
-        "ours, engine numba", "ours, engine torch", "copy of as many bytes",
-        "plain loop", "plain loop, compiled",
-    }  # fmt: skip
-    (row,) = time_cartpole(CPU, ((8, 4),))
-    assert row["steps_per_second"] > 0 and math.isfinite(row["steps_per_second"])
-
-
-def test_the_plain_loop_and_the_rollout_are_what_they_say():
-    given = kernel_cases_gae.make_rollout((3, 20))
-    steps = (given.rewards, given.values, given.next_values)
-    expected = gae(
-        *steps, terminated=given.terminated, gamma=kernel_cases_gae.GAMMA,
-        lam=kernel_cases_gae.LAM,
-    )  # fmt: skip
-    for one, other in zip(plain_loop(*steps, given.terminated), expected, strict=True):
-        torch.testing.assert_close(one, other)
-    rollout = cartpole_rollout(16, 30, CPU)
-    for advantages, returns in (rollout(), rollout()):
-        assert advantages.shape == returns.shape == (16, 30)
-        assert returns.isfinite().all() and advantages.std() > 0
+    for case in losses.cases()[1:3]:
+        assert measure(case, rounds=3)["over_ours"][losses.LOOP] > 10

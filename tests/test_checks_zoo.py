@@ -18,17 +18,11 @@ SEEDS = range(4)
 TASKS = [load_task(name) for name in tasks()]
 by_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 
-# The deviation of a single number, in answers that standardise where they should not.
-pytestmark = pytest.mark.filterwarnings(r"ignore:std\(\)")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """As in a notebook: on tensors this small, threads only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    # The deviation of one number, in answers that standardise where they should not.
+    pytest.mark.filterwarnings(r"ignore:std\(\)"),
+]
 
 
 def lines_of(function):

@@ -220,27 +220,11 @@ def sb3_cut():
     return sb3_gae(CUT | {"rewards": rewards}, begins)
 
 
-def tianshou_gae(given, terminated):
-    return Tianshou.gae(
-        given["rewards"],
-        given["values"],
-        given["next_values"],
-        given["done"],
-        terminated,
-        given["gamma"],
-        given["lam"],
-    )
-
-
-def torchrl_gae(given, terminated):
-    return TorchRL.gae(
-        given["rewards"],
-        given["values"],
-        given["next_values"],
-        given["done"],
-        terminated,
-        given["gamma"],
-        given["lam"],
+def peer_gae(library, given, terminated):
+    """tianshou and torchrl take two flags."""
+    names = ("rewards", "values", "next_values", "done")
+    return library.gae(
+        *(given[name] for name in names), terminated, given["gamma"], given["lam"]
     )
 
 
@@ -249,15 +233,15 @@ NO_DONE = torch.zeros(2, 3, dtype=torch.bool)
 SB3, SHOU, RL = "Stable-Baselines3", "tianshou", "torchrl"
 PEERS = {
     ("ends-truncated", SB3, ""): sb3_cut,
-    ("ends-truncated", SHOU, ""): lambda: tianshou_gae(CUT, NONE),
-    ("ends-truncated", RL, ""): lambda: torchrl_gae(CUT, NONE),
-    ("ends-truncated", RL, "done-alone"): lambda: torchrl_gae(CUT, None),
+    ("ends-truncated", SHOU, ""): lambda: peer_gae(Tianshou, CUT, NONE),
+    ("ends-truncated", RL, ""): lambda: peer_gae(TorchRL, CUT, NONE),
+    ("ends-truncated", RL, "done-alone"): lambda: peer_gae(TorchRL, CUT, None),
     ("ends-flag", SB3, ""): lambda: sb3_gae(FLAGGED, FLAGGED["done"]),
-    ("ends-flag", SHOU, ""): lambda: tianshou_gae(FLAGGED, FLAGGED["done"]),
-    ("ends-flag", RL, ""): lambda: torchrl_gae(FLAGGED, FLAGGED["done"]),
+    ("ends-flag", SHOU, ""): lambda: peer_gae(Tianshou, FLAGGED, FLAGGED["done"]),
+    ("ends-flag", RL, ""): lambda: peer_gae(TorchRL, FLAGGED, FLAGGED["done"]),
     ("ends-row", SB3, ""): lambda: sb3_gae(OPEN, OPEN["done"]),
-    ("ends-row", SHOU, ""): lambda: tianshou_gae(OPEN, OPEN["done"]),
-    ("ends-row", RL, ""): lambda: torchrl_gae(OPEN, OPEN["done"]),
+    ("ends-row", SHOU, ""): lambda: peer_gae(Tianshou, OPEN, OPEN["done"]),
+    ("ends-row", RL, ""): lambda: peer_gae(TorchRL, OPEN, OPEN["done"]),
     ("ends-axis", SB3, ""): lambda: StableBaselines3.gae(
         ROW_OF_ONES, 0 * ROW_OF_ONES, torch.zeros(3), NO_DONE, 1.0, 1.0
     ),

@@ -780,6 +780,9 @@ def test_the_first_failure_ends_the_tests_with_its_exit_code(
         (["slides", "02", "03"], ["tools.slides", "02", "03"]),
         (["bench", "kernels"], ["benchmarks.kernels"]),
         (["bench", "device"], ["benchmarks.device"]),
+        (["bench", "ppo"], ["benchmarks.ppo"]),
+        (["bench", "ppo", "--quick"], ["benchmarks.ppo", "--quick"]),
+        (["bench", "device", "--cpu"], ["benchmarks.device", "--cpu"]),
     ],
 )
 def test_build_slides_and_bench_hand_their_arguments_on(arguments, module, monkeypatch):
@@ -797,7 +800,12 @@ def test_build_slides_and_bench_hand_their_arguments_on(arguments, module, monke
 
 @pytest.mark.parametrize(
     ("what", "gpu", "extra"),
-    [("kernels", False, "bench"), ("device", True, "gpu"), ("device", False, "lab")],
+    [
+        ("kernels", False, "bench"),
+        ("ppo", False, "bench"),
+        ("device", True, "gpu"),
+        ("device", False, "lab"),
+    ],
 )
 def test_bench_installs_only_what_it_can_use(what, gpu, extra, monkeypatch):
     asked = []
@@ -812,6 +820,21 @@ def test_bench_installs_only_what_it_can_use(what, gpu, extra, monkeypatch):
     )
     assert course.main(["bench", what]) == 0
     assert asked == [extra]
+    if what == "device":  # on the CPU a GPU's compiler is of no use
+        assert course.main(["bench", what, "--cpu"]) == 0
+        assert asked == [extra, "lab"]
+
+
+def test_bench_kernels_has_no_cpu_to_choose(monkeypatch, capsys):
+    monkeypatch.setattr(course.Environment, "ensure", lambda self, extra: None)
+    assert course.main(["bench", "kernels", "--cpu"]) == 1
+    assert "goes with `bench device`" in capsys.readouterr().err
+
+
+def test_only_ppos_benchmark_has_a_short_form(monkeypatch, capsys):
+    monkeypatch.setattr(course.Environment, "ensure", lambda self, extra: None)
+    assert course.main(["bench", "kernels", "--quick"]) == 1
+    assert "goes with `bench ppo`" in capsys.readouterr().err
 
 
 # The files beside it

@@ -8,16 +8,9 @@ from torch import Tensor
 
 from course_lib.kernels import discounted_returns, gae, shift_values, td_errors
 from tests.engines import DTYPE, ENGINES
+from tests.given_steps import flags, numbers
 
 INF, NAN = math.inf, math.nan
-
-
-def numbers(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=DTYPE)
-
-
-def flags(*values: int) -> Tensor:
-    return torch.tensor(values, dtype=torch.bool)
 
 
 def assert_is(result: Tensor, *expected: float) -> None:

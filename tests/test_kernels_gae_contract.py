@@ -4,20 +4,12 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from course_lib.kernels import NaNInputError, gae, shift_values, td_errors
-from tests.engines import DTYPE, ENGINES, LOOKING_FOR_NAN, MANY_ROWS
+from tests.engines import ENGINES, LOOKING_FOR_NAN, MANY_ROWS
+from tests.given_steps import flags, numbers
 
 INF, NAN = math.inf, math.nan
-
-
-def numbers(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=DTYPE)
-
-
-def flags(*values: int) -> Tensor:
-    return torch.tensor(values, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -126,6 +118,17 @@ class TestNaN:
             gae(
                 numbers(1, 1, NAN), numbers(1, 1, 1), numbers(1, 1, 1),
                 terminated=flags(0, 1, 0), gamma=0.9, lam=0.8, **how,
+            )  # fmt: skip
+
+    @pytest.mark.parametrize("how", LOOKING_FOR_NAN)
+    @pytest.mark.parametrize("masked", [False, True])
+    def test_in_the_value_that_a_truncated_step_reached_is_refused(self, how, masked):
+        mask = flags(1, 1, 1) if masked else None
+        with pytest.raises(NaNInputError, match=r"^next_values must not .* \[0\]"):
+            gae(
+                numbers(1, 1, 1), numbers(1, 1, 1), numbers(NAN, 1, 1),
+                terminated=flags(0, 0, 1), truncated=flags(1, 0, 0), gamma=0.9,
+                lam=0.8, mask=mask, **how,
             )  # fmt: skip
 
     @pytest.mark.parametrize("how", LOOKING_FOR_NAN)

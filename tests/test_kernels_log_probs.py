@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import reference_losses as by_hand
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from course_lib.kernels import (
     kl_shaped_rewards,
     token_log_probs,
 )
+from tests import reference_losses as by_hand
 
 NAN, INF = math.nan, math.inf
 VOCABULARIES = [1, 2, 8, 16, 50]  # below 16 along the first axis, from 16 in chunks

@@ -1,15 +1,16 @@
 """The losses: beside plain loops, at their kinks, and where people go wrong."""
 
 import math
+from typing import get_args
 
 import pytest
-import reference_losses as by_hand
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.kernels import (
     NaNInputError,
+    Reduction,
     bradley_terry_loss,
     clipped_policy_loss,
     clipped_value_loss,
@@ -22,9 +23,10 @@ from course_lib.kernels import (
     token_log_probs,
     value_loss,
 )
+from tests import reference_losses as by_hand
 
 NAN, INF = math.nan, math.inf
-REDUCTIONS = ["token_mean", "sequence_mean", "sequence_sum", "constant"]
+REDUCTIONS = get_args(Reduction)
 
 
 def numbers(*values):

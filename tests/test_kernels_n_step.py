@@ -15,29 +15,22 @@ from course_lib.kernels import (
     shift_values,
     td_errors,
 )
+from tests.given_steps import SEEDS, SHARES, WEIGHTS, random_steps
 from tests.reference_kernels import for_each_step, n_step_advantage
 
 SHAPES = st.sampled_from([(1,), (2,), (9,), (3, 5), (2, 20), (2, 3, 4)])
-WEIGHTS = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
-
-
-def draw_steps(seed, shape, share):
-    generator = torch.Generator().manual_seed(seed)
-    numbers = torch.randn((3, *shape), generator=generator, dtype=torch.float64)
-    ends = torch.rand((2, *shape), generator=generator) < share
-    return *numbers, *ends
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    seed=st.integers(0, 9999),
+    seed=SEEDS,
     shape=SHAPES,
-    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    share=SHARES,
     gamma=WEIGHTS,
     n=st.integers(1, 25),
 )
 def test_it_is_n_rewards_and_then_a_value(seed, shape, share, gamma, n):
-    steps = draw_steps(seed, shape, share)
+    steps = random_steps(seed, shape, share)
     expected = for_each_step(
         n_step_advantage, torch.Size(shape), *steps, gamma=gamma, n=n
     )
@@ -52,7 +45,7 @@ def test_it_is_n_rewards_and_then_a_value(seed, shape, share, gamma, n):
 def test_gae_is_their_mean_with_geometric_weights(lam):
     """(1 - lam) lam^(n-1) for each n short of the row, the rest on the return."""
     length = 12
-    rewards, values, last, terminated, truncated = draw_steps(0, (3, length), 0.1)
+    rewards, values, last, terminated, truncated = random_steps(0, (3, length), 0.1)
     after = shift_values(values, last[:, 0])
     options = {"terminated": terminated, "truncated": truncated, "gamma": 0.9}
     mean = torch.zeros_like(rewards)
@@ -66,7 +59,7 @@ def test_gae_is_their_mean_with_geometric_weights(lam):
 
 
 def test_the_ends_of_the_scale_are_the_td_error_and_the_return():
-    rewards, values, after, terminated, truncated = draw_steps(1, (4, 15), 0.1)
+    rewards, values, after, terminated, truncated = random_steps(1, (4, 15), 0.1)
     options = {"terminated": terminated, "gamma": 0.9}
     torch.testing.assert_close(
         n_step_advantages(rewards, values, after, n=1, truncated=truncated, **options),

@@ -17,7 +17,13 @@ from course_lib.kernels import (
     reverse_scan,
     scan_engine,
 )
-from tests.engines import ENGINES, LOOKING_FOR_NAN, MANY_ROWS, examples
+from tests.engines import (
+    ENGINES,
+    INTERPRETED,
+    LOOKING_FOR_NAN,
+    MANY_ROWS,
+    examples,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 INF, NAN = math.inf, math.nan
@@ -219,11 +225,34 @@ class TestWhatPeopleGetWrong:
             y = reverse_scan(x, decay, init=torch.tensor(-1.0), engine=engine)
             assert y[:2].tolist() == [1.5, 1.0]
             assert y[2] == INF
+            decay[-1], x[2:] = 0.0, 1.0
+            y = reverse_scan(x, decay, init=torch.tensor(INF), engine=engine)
+            assert y.isfinite().all()
 
     def test_a_constant_decay_of_zero_gives_x(self, engine):
         x = torch.tensor([1.0, INF, 2.0])
         y = reverse_scan(x, 0.0, init=torch.tensor(INF), engine=engine)
         assert y.tolist() == [1.0, INF, 2.0]
+
+    def test_nothing_stays_nothing_however_far_a_decay_beyond_one_grows(self, engine):
+        """2^128 is no float32: 0 times it was NaN where decays are multiplied first.
+
+        The earliest decays are small, so that a look at the row's first sum alone does
+        not show it.
+        """
+        nothing = torch.zeros(1, 300)
+        grows = torch.full_like(nothing, -2.0)
+        grows[0, :40] = 2.0**-8
+        for decay in (2.0, -2.0, grows):
+            assert not reverse_scan(nothing, decay, engine=engine).any()
+
+    def test_a_product_of_decays_may_overflow_and_the_sum_may_not(self, engine):
+        length = 100 if INTERPRETED else 200  # triton multiplies the decays first
+        x = torch.zeros(1, length)
+        x[0, -1] = 2.0**-120
+        for decay in (2.0, torch.full_like(x, 2.0)):
+            y = reverse_scan(x, decay, engine=engine)
+            assert y[0].tolist() == [2.0 ** (length - 121 - t) for t in range(length)]
 
     def test_narrow_floats_are_summed_in_float32(self, engine):
         # In bf16 itself the sum of ones would stand still at 256, and .99 be .988.

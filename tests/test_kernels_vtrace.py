@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 
 from course_lib.kernels import NaNInputError, gae, shift_values, vtrace
 from tests.engines import ENGINES, LOOKING_FOR_NAN, examples
+from tests.given_steps import SEEDS, SHARES, WEIGHTS, random_steps
 from tests.reference_kernels import for_each_step, vtrace_pair
 
 SHAPES = st.sampled_from([(1,), (2,), (9,), (3, 5), (2, 40), (2, 3, 4)])
-WEIGHTS = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
 CAPS = st.one_of(st.sampled_from([0.0, 1.0, math.inf]), st.floats(0, 3))
 
 
 def draw_steps(seed, shape, share):
-    generator = torch.Generator().manual_seed(seed)
-    numbers = torch.randn((5, *shape), generator=generator, dtype=torch.float64)
-    numbers[3:] = -numbers[3:].abs()
-    ends = torch.rand((2, *shape), generator=generator) < share
-    return *numbers, *ends
+    """Rewards, values, next values, two log-probabilities, and two kinds of ends."""
+    rewards, values, after, *ends = random_steps(seed, shape, share)
+    log_probs = -random_steps(seed + 1, shape, share)[0].abs()
+    behaviour_log_probs = -random_steps(seed + 2, shape, share)[0].abs()
+    return rewards, values, after, log_probs, behaviour_log_probs, *ends
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
-    seed=st.integers(0, 9999),
+    seed=SEEDS,
     shape=SHAPES,
-    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    share=SHARES,
     gamma=WEIGHTS,
     lam=WEIGHTS,
     rho_max=CAPS,
@@ -101,6 +101,24 @@ class TestByHand:
             terminated=torch.tensor([False, True]), gamma=1.0, engine=engine,
         )  # fmt: skip
         assert advantages.tolist() == [1.0, 0.0] and returns.tolist() == [2.0, 1.0]
+
+    @pytest.mark.parametrize("terminated", [False, True])
+    @pytest.mark.parametrize(("gamma", "lam"), [(0.9, 1.0), (0.9, 0.0), (0.0, 1.0)])
+    def test_a_ratio_that_overflows_times_nothing_is_nothing(
+        self, engine, terminated, gamma, lam
+    ):
+        """Uncut, it met no error, a gamma or lam of 0, or the end of its row."""
+        errors = torch.tensor([0.0, 1.0, 0.0])
+        nothing = torch.zeros(3)
+        behaviour = torch.tensor([0.0, 0.0, -1000.0])
+        for where in (behaviour, behaviour.flip(-1)):
+            for x in vtrace(
+                errors, nothing, nothing, nothing, where, gamma=gamma, lam=lam,
+                terminated=torch.full((3,), terminated), rho_max=math.inf,
+                c_max=math.inf, engine=engine,
+            ):  # fmt: skip
+                assert not x.isnan().any()
+                assert x[1] == 1 and x[2] == 0
 
     def test_infinity_stays_in_its_own_episode(self, engine):
         steps = torch.ones((3, 8))

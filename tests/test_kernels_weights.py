@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import reference_losses as by_hand
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from course_lib.kernels import (
     importance_weights,
     leave_one_out_advantages,
 )
+from tests import reference_losses as by_hand
 
 NAN, INF = math.nan, math.inf
 KINDS = ["per_step", "per_decision", "trajectory"]
@@ -130,6 +130,8 @@ class TestEffectiveSampleSize:
         expected = torch.tensor([4.0, 1.0, 16 / 6])
         for scale in (1.0, 1e-30, 1e30):  # whose squares are no float32
             torch.testing.assert_close(effective_sample_size(w * scale), expected)
+        each = torch.tensor([[1.0], [1e-30], [1e30]])  # and of its own row's alone
+        torch.testing.assert_close(effective_sample_size(w * each), expected)
 
     def test_no_weight_at_all_is_no_sample(self):
         assert effective_sample_size(torch.zeros(3)) == 0

@@ -1,6 +1,7 @@
 """Environments: finite MDPs that can be written down whole, and batched ones."""
 
 from course_lib.envs.cartpole import CartPole, Transition
+from course_lib.envs.devices import best_device
 from course_lib.envs.finite import (
     Episodes,
     FiniteMDP,
@@ -10,13 +11,16 @@ from course_lib.envs.finite import (
     uniform_policy,
 )
 from course_lib.envs.gymnasium_adapter import GymnasiumVector
+from course_lib.envs.tabular import Tabular
 
 __all__ = [
     "CartPole",
     "Episodes",
     "FiniteMDP",
     "GymnasiumVector",
+    "Tabular",
     "Transition",
+    "best_device",
     "random_walk",
     "require_policy",
     "sample_episodes",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from course_lib.envs.devices import chosen_device
 from course_lib.kernels.arguments import (
     require_flags,
     require_like,
@@ -93,7 +94,8 @@ class CartPole:
             from i, so that two integers share no environment), or a sequence of one
             for each environment, or None for fresh ones.
         max_steps: the length at which an episode is truncated.
-        device: where states live and observations are handed out.
+        device: where states live and observations are handed out; "auto" chooses
+            CUDA, then MPS, then the CPU.
         dtype: of observations and rewards. The state is kept in float32 for the half
             precisions, whose last digit is coarser than a step.
 
@@ -124,7 +126,7 @@ class CartPole:
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating torch.dtype, got {dtype}")
         self.dtype = dtype
-        self.seeds = _environment_seeds(seeds, self.num_envs).to(device)
+        self.seeds = _environment_seeds(seeds, self.num_envs).to(chosen_device(device))
         """Each environment's own seed, [B] int64: `seeds=` of a run that repeats it."""
         self.device = self.seeds.device
         self._state: Tensor | None = None  # [4, B]: a row for each of the four numbers

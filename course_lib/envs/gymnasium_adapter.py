@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from course_lib.envs.cartpole import Transition
+from course_lib.envs.devices import chosen_device
 from course_lib.kernels.arguments import require_like
 
 _SYNC = 'gymnasium.make_vec(..., vectorization_mode="sync")'
@@ -44,7 +45,8 @@ class GymnasiumVector:
             must be a Box; actions a Discrete (then numbered from 0 here) or a Box.
         seeds: what the first `reset` hands to Gymnasium: an integer (environment i
             gets seeds + i), or a sequence of one for each environment, or None.
-        device: where what comes back lives. Actions are taken from there.
+        device: where what comes back lives, and where actions are taken from; "auto"
+            chooses CUDA, then MPS, then the CPU.
         dtype: of observations and rewards.
 
     Raises:
@@ -74,7 +76,7 @@ class GymnasiumVector:
         _require_spaces(env)
         self.env: Any = env
         self.num_envs = int(env.num_envs)
-        self.device = torch.device(device)
+        self.device = chosen_device(device)
         self.dtype = dtype
         if isinstance(seeds, Sequence) and len(seeds) != self.num_envs:
             raise ValueError(
@@ -125,8 +127,8 @@ class GymnasiumVector:
         """Take one step everywhere; environments that end start again.
 
         Args:
-            actions: [B] int64 in 0..num_actions - 1, or [B, ...] for a Box, in the
-                units of its bounds (not clipped here).
+            actions: [B] int64 in 0..num_actions - 1, or [B, ...] for a Box, clipped to
+                its bounds: a Gaussian policy knows nothing of them.
 
         Returns:
             Transition: observations [B, ...], the rest [B].
@@ -190,7 +192,9 @@ class GymnasiumVector:
         require_like("actions", actions, shape, place)
         space = self.env.single_action_space
         if not hasattr(space, "n"):
-            return actions.detach().cpu().double().numpy().astype(space.dtype)
+            wanted = actions.detach().cpu().double().numpy()
+            bounded: NDArray[Any] = wanted.clip(space.low, space.high)
+            return bounded.astype(space.dtype)
         if actions.dtype != torch.int64:
             raise TypeError(f"actions must have dtype torch.int64, got {actions.dtype}")
         chosen = actions.cpu().numpy()

@@ -18,6 +18,7 @@ from course_lib.kernels.engines import (
     choose_engine,
     load_loop,
     plain,
+    result_dtype,
     triton_module,
     wide_dtype,
 )
@@ -43,7 +44,8 @@ def shift_values(values: Tensor, last_value: Tensor) -> Tensor:
         last_value: values.shape[:-1], the value of the state after the last step.
 
     Returns:
-        next_values: [..., T], a new tensor of the values' dtype and device.
+        next_values: [..., T], a new tensor of the values' dtype and device; integers
+            are promoted, so that a last value keeps its fraction.
 
     Raises:
         TypeError: an argument is no tensor.
@@ -57,7 +59,7 @@ def shift_values(values: Tensor, last_value: Tensor) -> Tensor:
     """
     require_tensor("values", values, min_dims=1)
     require_like("last_value", last_value, values.shape[:-1], values)
-    shifted = values.detach().roll(-1, -1)
+    shifted = plain(values, result_dtype(values.dtype)).roll(-1, -1)
     if values.numel() > 0:
         shifted[..., -1] = last_value.detach()
     return shifted

@@ -7,6 +7,7 @@ guessed at (`~mask` of an integer 1 is -2).
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Sequence
 
@@ -67,6 +68,21 @@ def require_flags(name: str, value: object, model: Tensor) -> None:
     require_like(name, value, model.shape, model)
 
 
+def require_number(name: str, value: object) -> float:
+    """Return `value` as a float, which may be NaN or infinite.
+
+    Raises:
+        TypeError: not a real number (a tensor or a bool is none).
+        ValueError: an integer beyond the range of floats.
+    """
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is an integer too large for a float") from None
+
+
 def require_fraction(name: str, value: object) -> float:
     """Return `value` as a float if it is a number in [0, 1].
 
@@ -74,11 +90,10 @@ def require_fraction(name: str, value: object) -> float:
         TypeError: not a real number (a tensor or a bool is none).
         ValueError: NaN, or outside [0, 1].
     """
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not 0.0 <= float(value) <= 1.0:
+    number = require_number(name, value)
+    if not 0.0 <= number <= 1.0:
         raise ValueError(f"{name} must lie in [0, 1], got {value}")
-    return float(value)
+    return number
 
 
 def require_not_negative(name: str, value: object) -> float:
@@ -88,11 +103,51 @@ def require_not_negative(name: str, value: object) -> float:
         TypeError: not a real number (a tensor or a bool is none).
         ValueError: NaN, or below 0.
     """
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not float(value) >= 0.0:
+    number = require_number(name, value)
+    if not number >= 0.0:
         raise ValueError(f"{name} must be at least 0, got {value}")
-    return float(value)
+    return number
+
+
+def require_positive(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number above 0.
+
+    Raises:
+        TypeError: not a real number (a tensor or a bool is none).
+        ValueError: NaN, infinite, 0 or below.
+    """
+    number = require_number(name, value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} must be above 0 and finite, got {value}")
+    return number
+
+
+def require_price(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number of at least 0.
+
+    An infinite price of nothing would be NaN.
+
+    Raises:
+        TypeError: not a real number (a tensor or a bool is none).
+        ValueError: NaN, infinite or below 0.
+    """
+    number = require_not_negative(name, value)
+    if math.isinf(number):
+        raise ValueError(f"{name} must be finite, got {value}")
+    return number
+
+
+def require_axis(name: str, value: object, x: Tensor) -> None:
+    """Refuse a `value` that is no axis of x, counted from either end.
+
+    Raises:
+        TypeError: not an integer.
+        ValueError: x has no such axis.
+    """
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+    if not -x.dim() <= int(value) < x.dim():
+        raise ValueError(f"{name} must be an axis of shape {[*x.shape]}, got {value}")
 
 
 def require_positive_int(name: str, value: object) -> int:
@@ -107,6 +162,16 @@ def require_positive_int(name: str, value: object) -> int:
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     return int(value)
+
+
+def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a `value` that is none of `choices`: a slip of the pen must not pick one.
+
+    Raises:
+        ValueError: another value.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {tuple(choices)}, got {value!r}")
 
 
 def require_floating(name: str, value: object, *, min_dims: int = 0) -> Tensor:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from course_lib.kernels.engines import accumulation_dtype
-from course_lib.kernels.selection import selection_bits
+from course_lib.kernels.selection import keep, selection_bits
 
 # Below this a row does not fill a vector register, and a softmax along it costs more
-# than turning the tensor round.
+# than turning the tensor round, unless there is little to turn.
 _FEW_TOKENS = 16
+_FEW_NUMBERS = 2**9
 # Numbers worked on at once: 1 MB of float32 stays in a core's cache, and an
 # accelerator needs enough of them to be busy.
 _CHUNK, _CHUNK_ON_DEVICE = 2**18, 2**21
@@ -26,10 +27,20 @@ _CHUNK, _CHUNK_ON_DEVICE = 2**18, 2**21
 
 def log_softmax(z: Tensor) -> Tensor:
     """Return log softmax of z [..., V] over its last axis, differentiable."""
-    if z.shape[-1] >= _FEW_TOKENS:
+    if z.shape[-1] >= _FEW_TOKENS or z.numel() < _FEW_NUMBERS:
         return torch.log_softmax(z, -1)
     by_token = z.movedim(-1, 0).contiguous()  # [V, ...]
     return torch.log_softmax(by_token, 0).movedim(0, -1)
+
+
+def has_distribution(logits: Tensor) -> Tensor:
+    """[...] bool: no NaN, no +inf and at least one logit above -inf in the row."""
+    return logits.detach().amax(-1).isfinite()
+
+
+def keep_rows(logits: Tensor, usable: Tensor) -> Tensor:
+    """The rows that have a distribution; the others uniform, and without gradient."""
+    return keep(logits, selection_bits(usable, logits)[..., None])
 
 
 def token_log_softmax(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
@@ -39,14 +50,14 @@ def token_log_softmax(logits: Tensor, tokens: Tensor, temperature: float) -> Ten
             logits, tokens, temperature
         )
         return log_probs
-    by_token = _scaled(logits, temperature).movedim(-1, 0).contiguous()  # [V, ...]
-    chosen = torch.log_softmax(by_token, 0).gather(0, tokens[None])[0]
+    z = scaled(logits, temperature)
+    chosen = log_softmax(z).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     empty = chosen.detach().isnan()  # rows of NaN, or with nothing allowed
     if empty.device.type == "cpu" and not empty.any():
         return chosen
     # Such a row gives NaN in its own slot, and takes no gradient.
-    by_token = torch.where(empty, 0.0, by_token)
-    chosen = torch.log_softmax(by_token, 0).gather(0, tokens[None])[0]
+    z = torch.where(empty.unsqueeze(-1), 0.0, z)
+    chosen = log_softmax(z).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return torch.where(empty, torch.nan, chosen)
 
 
@@ -57,7 +68,7 @@ class _TokenLogProbs(torch.autograd.Function):
         dtype = accumulation_dtype(logits)
         chosen = torch.empty(picks.shape, dtype=dtype, device=logits.device)
         for part, rows in _chunks(logits):
-            z = _scaled(rows, temperature)  # [n, V]
+            z = scaled(rows, temperature)  # [n, V]
             chosen[part] = torch.log_softmax(z, -1).gather(-1, picks[part])
         return chosen.view(tokens.shape)
 
@@ -73,9 +84,12 @@ class _TokenLogProbs(torch.autograd.Function):
         logits, tokens = ctx.saved_tensors
         weights = grads[0] / ctx.temperature  # [...]
         if torch.is_grad_enabled():  # a gradient of this gradient will be wanted
-            p = torch.softmax(_scaled(logits, ctx.temperature), -1)
+            z = scaled(logits, ctx.temperature)
+            usable = has_distribution(z)
+            p = torch.softmax(keep_rows(z, usable), -1)
             chosen = torch.zeros_like(p).scatter(-1, tokens[..., None], 1.0)
-            return ((chosen - p) * weights[..., None]).to(logits.dtype), None, None
+            grad = keep_rows(chosen - p, usable) * weights[..., None]
+            return grad.to(logits.dtype), None, None
         return _gradient(logits, tokens, weights, ctx.temperature), None, None
 
 
@@ -84,18 +98,20 @@ def _gradient(
 ) -> Tensor:
     """Return [..., V]: weight * (1[v = token] - p_v), and 0 for a row of weight 0.
 
-    That row may hold NaN: the loss left it out, and so does this.
+    That row may hold NaN: the loss left it out, and so does this. A row that the loss
+    did not leave out gets 0 as well where it has no distribution.
     """
     picks, weights = tokens.reshape(-1, 1), weights.reshape(-1, 1)  # [N, 1]
-    asked = selection_bits(weights != 0, weights)  # [N, 1]
     grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     rooms = grad.view(-1, logits.shape[-1])  # [N, V]
     for part, rows in _chunks(logits):
-        z, room = _scaled(rows, temperature), rooms[part]
+        z, room = scaled(rows, temperature), rooms[part]
         same = room.dtype == z.dtype
         p = torch.softmax(z, -1, out=room) if same else torch.softmax(z, -1)
-        p.view(asked.dtype).bitwise_and_(asked[part])
-        p.mul_(-weights[part]).scatter_add_(-1, picks[part], weights[part])
+        weight = weights[part].masked_fill(p[:, :1].isnan(), 0.0)  # [n, 1]
+        asked = selection_bits(weight != 0, weight)
+        p.view(asked.dtype).bitwise_and_(asked)
+        p.mul_(-weight).scatter_add_(-1, picks[part], weight)
         if not same:
             room.copy_(p)
     return grad
@@ -121,6 +137,7 @@ def _row_views(logits: Tensor) -> Iterator[Tensor]:
             yield from _row_views(part)
 
 
-def _scaled(logits: Tensor, temperature: float) -> Tensor:
+def scaled(logits: Tensor, temperature: float) -> Tensor:
+    """Return logits / temperature in the dtype to work in, itself where that is it."""
     z = logits.to(accumulation_dtype(logits))
     return z if temperature == 1.0 else z / temperature

@@ -17,6 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from course_lib.kernels.arguments import require_tensor
+
 Engine = Literal["auto", "numba", "triton", "torch"]
 ChosenEngine = Literal["numba", "triton", "torch"]
 
@@ -26,16 +28,26 @@ class NaNInputError(ValueError):
 
 
 def scan_engine(x: Tensor, engine: Engine = "auto") -> ChosenEngine:
-    """Say which engine `reverse_scan(x, ..., engine=engine)` runs on.
+    """Say which engine `reverse_scan(x, ..., engine=engine)` runs on (for eq-scan).
 
-    "auto" is numba for a CPU tensor, triton for a CUDA tensor, and torch for any
-    other device and wherever the first choice cannot be loaded or compiled (tried
-    once; numba once for each dtype).
+    Args:
+        x: [..., T], what would be summed; only its device and dtype are looked at.
+        engine: what is asked for. "auto" is numba for a CPU tensor, triton for a CUDA
+            tensor, and torch for any other device and wherever the first choice
+            cannot be loaded or compiled (tried once; numba once for each dtype).
+
+    Returns:
+        "numba", "triton" or "torch".
 
     Raises:
+        TypeError: x is no tensor.
         ValueError: an unknown engine, or one that does not run on x's device.
         RuntimeError: "numba" or "triton" where it cannot be loaded or compiled.
+
+    >>> scan_engine(torch.ones(2), "torch")
+    'torch'
     """
+    require_tensor("x", x)
     return choose_engine("x", x, accumulation_dtype(x), engine, "scan_loop")
 
 

@@ -13,7 +13,7 @@ from course_lib.kernels.arguments import (
     require_not_negative,
     require_tensor,
 )
-from course_lib.kernels.engines import accumulation_dtype
+from course_lib.kernels.engines import accumulation_dtype, result_dtype
 from course_lib.kernels.selection import refuse_nan_behind, select
 
 
@@ -55,7 +55,7 @@ def leave_one_out_advantages(
     far = _from_mean(kept, valid, number, siblings)
     advantages = far * number / (number - 1).clamp(min=1)
     refuse_nan_behind(advantages, valid, scores=scores)
-    return _as_given(advantages, scores)
+    return advantages.to(result_dtype(scores.dtype))
 
 
 def group_relative_advantages(
@@ -107,7 +107,7 @@ def group_relative_advantages(
         std = (siblings.total(advantages.square()) / freedom.clamp(min=1)).sqrt() + eps
         advantages = advantages / torch.where(std > 0, std, 1.0)
     refuse_nan_behind(advantages, None, scores=scores)
-    return _as_given(advantages, scores)
+    return advantages.to(result_dtype(scores.dtype))
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,3 @@ def _from_mean(
         base = torch.where(valid, lowest, 0.0)
     far = select(kept - base, valid)
     return select(far - siblings.total(far) / number.clamp(min=1), valid)
-
-
-def _as_given(advantages: Tensor, scores: Tensor) -> Tensor:
-    floating = scores.is_floating_point()
-    return advantages.to(scores.dtype if floating else torch.get_default_dtype())

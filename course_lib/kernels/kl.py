@@ -11,7 +11,7 @@ from course_lib.kernels.arguments import (
     require_flags,
     require_floating,
     require_like,
-    require_not_negative,
+    require_price,
     require_tensor,
     require_twin,
 )
@@ -68,7 +68,9 @@ def kl_estimates(
         k1 = chained(k1, k1.square() / 2, k1)
     elif kind == "k3":
         growth = torch.expm1(-k1)
-        k1 = chained(k1, growth + k1, -growth)
+        # An infinite k1 is far away, not inf - inf.
+        finite = k1.clamp(min=torch.finfo(dtype).min)
+        k1 = chained(k1, growth + finite, -growth)
     return k1.to(log_probs.dtype)
 
 
@@ -98,7 +100,7 @@ def kl_shaped_rewards(
         log_probs: [..., T] float, of the policy that sampled, as it was then.
         ref_log_probs: [..., T], of the frozen reference, same dtype.
         scores: [...], one a row, in the reward's unit.
-        beta: the price of a nat, at least 0.
+        beta: the price of a nat, at least 0 and finite.
         mask: [..., T] bool, True at the response's real tokens.
 
     Returns:
@@ -106,7 +108,7 @@ def kl_shaped_rewards(
 
     Raises:
         TypeError: wrong types, or two dtypes.
-        ValueError: a shape or device that does not fit, beta below 0.
+        ValueError: a shape or device that does not fit, beta below 0 or infinite.
         NaNInputError: a NaN at a real token or in a score (on the CPU).
 
     Source: Ziegler et al. (2019), equation 2; Stiennon et al. (2020), section 3.4.
@@ -116,7 +118,7 @@ def kl_shaped_rewards(
     require_tensor("scores", scores)
     require_like("scores", scores, log_probs.shape[:-1], log_probs)
     require_flags("mask", mask, log_probs)
-    beta = require_not_negative("beta", beta)
+    beta = require_price("beta", beta)
     dtype = accumulation_dtype(log_probs)
     k1 = log_probs.detach().to(dtype) - ref_log_probs.detach().to(dtype)
     to_come = mask.flip(-1).cumsum(-1).flip(-1)  # [..., T], real tokens from t on

@@ -8,7 +8,6 @@ updates move it.
 from __future__ import annotations
 
 import math
-import numbers
 
 import torch
 from torch import Tensor
@@ -16,12 +15,19 @@ from torch import Tensor
 from course_lib.kernels.arguments import (
     require_floating,
     require_like,
+    require_positive,
     require_tensor,
     require_twin,
 )
-from course_lib.kernels.chunked_softmax import log_softmax, token_log_softmax
+from course_lib.kernels.chunked_softmax import (
+    has_distribution,
+    keep_rows,
+    log_softmax,
+    scaled,
+    token_log_softmax,
+)
 from course_lib.kernels.engines import accumulation_dtype
-from course_lib.kernels.selection import keep, select, selection_bits
+from course_lib.kernels.selection import select
 
 
 def token_log_probs(
@@ -36,8 +42,7 @@ def token_log_probs(
 
     Beside the logits it needs little memory, and their gradient once more for
     backward. A logit of -inf is a forbidden token. A row without a distribution (a
-    NaN in it, or nothing allowed) gives NaN in its own slot, and where the loss masks
-    that slot its gradient is 0.
+    NaN in it, or nothing allowed) gives NaN in its own slot and the gradient 0.
 
         >>> logits = torch.tensor([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]]).log()
         >>> token_log_probs(logits, torch.tensor([1, 2]))
@@ -60,7 +65,8 @@ def token_log_probs(
     """
     _check_logits("logits", logits)
     _check_tokens(tokens, logits)
-    return token_log_softmax(logits, tokens, _checked_temperature(temperature))
+    temperature = require_positive("temperature", temperature)
+    return token_log_softmax(logits, tokens, temperature)
 
 
 def entropy(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -86,12 +92,13 @@ def entropy(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
     Source: Shannon (1948), section 6.
     """
     _check_logits("logits", logits)
-    z = logits.to(accumulation_dtype(logits)) / _checked_temperature(temperature)
+    temperature = require_positive("temperature", temperature)
+    z = scaled(logits, temperature)
     entropies = _plain_entropy(z)
     if z.device.type == "cpu" and not entropies.isnan().any():
         return entropies
-    usable = _has_distribution(z)
-    entropies = _plain_entropy(_keep_rows(z, usable))
+    usable = has_distribution(z)
+    entropies = _plain_entropy(keep_rows(z, usable))
     return torch.where(usable, entropies, torch.nan)
 
 
@@ -99,8 +106,8 @@ def categorical_kl(p_logits: Tensor, q_logits: Tensor) -> Tensor:
     """KL divergence of q from p in nats (eq-kl): sum_v p_v (log p_v - log q_v).
 
     A token that p forbids adds 0; one that q forbids and p allows makes it inf. A row
-    without a distribution gives NaN in its own slot and the gradient 0. Twice
-    differentiable, for Fisher-vector products.
+    without a distribution gives NaN in its own slot. The gradient of either is 0.
+    Twice differentiable, for Fisher-vector products.
 
         >>> p, q = torch.tensor([0.6, 0.4]).log(), torch.tensor([0.75, 0.25]).log()
         >>> categorical_kl(p, q)
@@ -123,11 +130,15 @@ def categorical_kl(p_logits: Tensor, q_logits: Tensor) -> Tensor:
     require_twin("q_logits", q_logits, p_logits)
     dtype = accumulation_dtype(p_logits)
     p_logits, q_logits = p_logits.to(dtype), q_logits.to(dtype)
-    usable = _has_distribution(p_logits) & _has_distribution(q_logits)
-    log_p = log_softmax(_keep_rows(p_logits, usable))
-    log_q = log_softmax(_keep_rows(q_logits, usable))
-    gap = select(log_p - log_q, log_p > -math.inf)
-    return torch.where(usable, (log_p.exp() * gap).sum(-1), torch.nan)
+    usable = has_distribution(p_logits) & has_distribution(q_logits)
+    log_p = log_softmax(keep_rows(p_logits, usable))
+    log_q = log_softmax(keep_rows(q_logits, usable))
+    allowed, reached = log_p > -math.inf, log_q > -math.inf
+    gap = select(log_p - log_q, allowed & reached)
+    kl = (log_p.exp() * gap).sum(-1)
+    # Set, not summed: p may underflow there, and inf would come back as 0 * inf.
+    kl = kl.masked_fill((allowed & ~reached).any(-1), math.inf)
+    return torch.where(usable, kl, torch.nan)
 
 
 def _plain_entropy(z: Tensor) -> Tensor:
@@ -153,23 +164,3 @@ def _check_tokens(tokens: object, logits: Tensor) -> None:
             raise ValueError(
                 f"tokens must lie in [0, {logits.shape[-1]}), got {low} to {high}"
             )
-
-
-def _checked_temperature(temperature: object) -> float:
-    if not isinstance(temperature, numbers.Real) or isinstance(temperature, bool):
-        raise TypeError(
-            f"temperature must be a number, got {type(temperature).__name__}"
-        )
-    if not 0.0 < float(temperature) < math.inf:
-        raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
-    return float(temperature)
-
-
-def _has_distribution(logits: Tensor) -> Tensor:
-    """[...] bool: no NaN, no +inf and at least one logit above -inf in the row."""
-    return logits.detach().amax(-1).isfinite()
-
-
-def _keep_rows(logits: Tensor, usable: Tensor) -> Tensor:
-    """The rows that have a distribution; the others uniform, and without gradient."""
-    return keep(logits, selection_bits(usable, logits)[..., None])

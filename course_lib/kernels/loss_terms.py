@@ -49,7 +49,6 @@ def share(flags: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
 
     A masked step has no flag set: what it holds was selected away before.
     """
-    count = count_true(flags).to(dtype)
     if mask is None:
-        return count / flags.numel()
-    return count / count_true(mask).clamp(min=1)
+        return flags.mean(dtype=dtype)
+    return count_true(flags).to(dtype) / count_true(mask).clamp(min=1)

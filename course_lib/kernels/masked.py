@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from course_lib.kernels.arguments import (
+    require_axis,
     require_flags,
     require_not_negative,
     require_tensor,
 )
-from course_lib.kernels.engines import accumulation_dtype
+from course_lib.kernels.engines import accumulation_dtype, result_dtype
 from course_lib.kernels.selection import (
     count_real,
     keep,
@@ -39,14 +40,14 @@ def masked_sum(x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tensor
         in float32. Where nothing is real, 0.
 
     Raises:
-        TypeError: x is no real tensor, mask is not boolean.
-        ValueError: mask's shape is not x's.
+        TypeError: x is no real tensor, mask is not boolean, dim is no integer.
+        ValueError: mask's shape is not x's, x has no axis `dim`.
         NaNInputError: a NaN in a real entry (on the CPU).
     """
-    x, result_dtype = _checked(x, mask)
+    x, dtype = _checked(x, mask, dim)
     total = _sum(select(x, mask), dim)
     refuse_nan_behind(total, mask, x=x)
-    return total.to(result_dtype)
+    return total.to(dtype)
 
 
 def masked_mean(x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tensor:
@@ -65,13 +66,10 @@ def masked_mean(x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tenso
         [] or x's shape without `dim`, x's dtype and device. Where nothing is real,
         0, with the gradient 0.
     """
-    x, result_dtype = _checked(x, mask)
-    if mask is None and dim is None and x.numel():
-        mean = x.mean()
-    else:
-        mean = _sum(select(x, mask), dim) / _count(x, mask, dim).clamp(min=1)
+    x, dtype = _checked(x, mask, dim)
+    mean = mean_of_real(x, mask, dim)
     refuse_nan_behind(mean, mask, x=x)
-    return mean.to(result_dtype)
+    return mean.to(dtype)
 
 
 def masked_var(
@@ -87,18 +85,18 @@ def masked_var(
         >>> masked_var(torch.tensor([1.0, 2.0, 3.0, 4.0]) + 1e4, None)
         tensor(1.2500)
 
-    Arguments and errors are those of `masked_sum`; `unbiased` chooses Bessel's n - 1.
+    Args:
+        unbiased: divide by n - 1 (Bessel) instead of n.
+        x, mask, dim: as for `masked_sum`, as are the errors.
 
     Returns:
         [] or x's shape without `dim`, x's dtype and device. With one real entry 0,
         where the unbiased form would be 0 / 0; with none, 0.
     """
-    x, result_dtype = _checked(x, mask)
-    count = _count(x, mask, dim)
-    far = _distances(x, mask, dim, count)
-    var = _sum(far * far, dim) / (count - 1 if unbiased else count).clamp(min=1)
+    x, dtype = _checked(x, mask, dim)
+    var = variance_of_real(x, mask, dim, unbiased)
     refuse_nan_behind(var, mask, x=x)
-    return var.to(result_dtype)
+    return var.to(dtype)
 
 
 def whiten(
@@ -131,14 +129,15 @@ def whiten(
         x's shape, dtype and device; 0 where masked. One real entry gives 0 either way.
 
     Raises:
-        TypeError: x is no real tensor, mask is not boolean, eps is no number.
-        ValueError: mask's shape is not x's, eps is negative.
+        TypeError: x is no real tensor, mask is not boolean, dim is no integer, eps
+            is no number.
+        ValueError: mask's shape is not x's, x has no axis `dim`, eps is negative.
         NaNInputError: a NaN in a real entry (on the CPU).
 
     Source: Huang et al. (2022), "The 37 implementation details of PPO", detail 7,
     which whitens each minibatch; over which entries is the caller's choice.
     """
-    x, result_dtype = _checked(x.detach() if isinstance(x, Tensor) else x, mask)
+    x, dtype = _checked(x.detach() if isinstance(x, Tensor) else x, mask, dim)
     eps = require_not_negative("eps", eps)
     count = _count(x, mask, dim)
     if dim is None:
@@ -151,32 +150,46 @@ def whiten(
     refuse_nan_behind(var, mask, x=x)
     # With eps = 0 equal entries would be 0 / 0; they are 0 apart, whatever the scale.
     scale = torch.where(var + eps > 0, (var + eps).rsqrt(), 1.0)
-    return far.mul_(scale).to(result_dtype)
+    return far.mul_(scale).to(dtype)
 
 
-def _checked(x: object, mask: object) -> tuple[Tensor, torch.dtype]:
+def mean_of_real(x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tensor:
+    """`masked_mean` of what is checked and wide; refuses nothing."""
+    if mask is None and dim is None and x.numel():
+        return x.mean()
+    return _sum(select(x, mask), dim) / _count(x, mask, dim).clamp(min=1)
+
+
+def variance_of_real(
+    x: Tensor, mask: Tensor | None, dim: int | None = None, unbiased: bool = False
+) -> Tensor:
+    """`masked_var` of what is checked and wide; refuses nothing."""
+    count = _count(x, mask, dim)
+    far = _distances(x, mask, dim, count)
+    return _sum(far * far, dim) / (count - 1 if unbiased else count).clamp(min=1)
+
+
+def _checked(x: object, mask: object, dim: object) -> tuple[Tensor, torch.dtype]:
     """x in the dtype to sum it in, and the dtype of the result."""
     tensor = require_tensor("x", x)
     if mask is not None:
         require_flags("mask", mask, tensor)
-    floating = tensor.is_floating_point()
-    result_dtype = tensor.dtype if floating else torch.get_default_dtype()
-    return tensor.to(accumulation_dtype(tensor)), result_dtype
+    if dim is not None:
+        require_axis("dim", dim, tensor)
+    return tensor.to(accumulation_dtype(tensor)), result_dtype(tensor.dtype)
 
 
 def _sum(x: Tensor, dim: int | None, keepdim: bool = False) -> Tensor:
     return x.sum() if dim is None else x.sum(dim, keepdim=keepdim)
 
 
-def _count(
-    x: Tensor, mask: Tensor | None, dim: int | None, keepdim: bool = False
-) -> Tensor:
+def _count(x: Tensor, mask: Tensor | None, dim: int | None) -> Tensor:
     """How many are real: [] or x's shape without `dim`, x's dtype."""
     if dim is None:
         return count_real(x, mask)
     if mask is None:
-        return _sum(torch.ones_like(x), dim, keepdim)
-    return mask.sum(dim, keepdim=keepdim).to(x.dtype)
+        return torch.ones_like(x).sum(dim)
+    return mask.sum(dim).to(x.dtype)
 
 
 def _distances(

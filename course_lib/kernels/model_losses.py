@@ -13,8 +13,8 @@ from course_lib.kernels.arguments import (
 )
 from course_lib.kernels.log_probs import token_log_probs
 from course_lib.kernels.loss_terms import Diagnostics, trained
-from course_lib.kernels.masked import masked_mean
-from course_lib.kernels.reduction import Reduction, reduce_steps
+from course_lib.kernels.masked import mean_of_real
+from course_lib.kernels.reduction import Reduction, reduced
 from course_lib.kernels.selection import refuse_nan_behind
 
 
@@ -57,9 +57,9 @@ def entropy_bonus(
     Source: Schulman et al. (2017), equation 9 (S); Williams and Peng (1991).
     """
     terms = trained("entropies", entropies, mask)
-    bonus = reduce_steps(terms, mask, reduction, constant_length)
+    bonus = reduced(terms, mask, reduction, constant_length)
     refuse_nan_behind(bonus, mask, entropies=entropies)
-    return bonus, {"entropy": masked_mean(terms.detach(), mask)}
+    return bonus, {"entropy": mean_of_real(terms.detach(), mask)}
 
 
 def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> tuple[Tensor, Diagnostics]:
@@ -137,6 +137,6 @@ def pretraining_loss(
     require_flags("mask", mask, require_tensor("tokens", tokens))
     log_probs = token_log_probs(logits, tokens.masked_fill(~mask, 0))
     terms = trained("logits", log_probs, mask)
-    loss = -reduce_steps(terms, mask, "token_mean")
+    loss = -reduced(terms, mask, "token_mean")
     refuse_nan_behind(loss, mask, logits=log_probs.detach())
     return loss, {"perplexity": loss.detach().exp()}

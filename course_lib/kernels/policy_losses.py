@@ -13,11 +13,12 @@ from course_lib.kernels.arguments import (
     require_floating,
     require_like,
     require_not_negative,
+    require_price,
     require_twin,
 )
 from course_lib.kernels.loss_terms import Diagnostics, constant, share, trained
-from course_lib.kernels.masked import masked_mean
-from course_lib.kernels.reduction import Reduction, reduce_steps
+from course_lib.kernels.masked import mean_of_real
+from course_lib.kernels.reduction import Reduction, reduced
 from course_lib.kernels.selection import refuse_nan_behind, select
 
 
@@ -63,11 +64,11 @@ def policy_gradient_loss(
     psi = constant("weights", weights, log_probs, mask)
     # A weight of 0 silences its step, even where the action had log-probability -inf.
     terms = -select(log_p, _counts(psi, log_p)) * psi
-    loss = reduce_steps(terms, mask, reduction, constant_length)
+    loss = reduced(terms, mask, reduction, constant_length)
     refuse_nan_behind(loss, mask, log_probs=log_probs, weights=weights)
     return loss, {
-        "log_prob_mean": masked_mean(log_p.detach(), mask),
-        "weight_mean": masked_mean(psi, mask),
+        "log_prob_mean": mean_of_real(log_p.detach(), mask),
+        "weight_mean": mean_of_real(psi, mask),
     }
 
 
@@ -120,7 +121,8 @@ def clipped_policy_loss(
         TypeError: wrong types, or two dtypes of log-probabilities.
         ValueError: a shape or device that does not fit, clip_eps below 0, a reduction
             that is none.
-        NaNInputError: a NaN at a real step (on the CPU).
+        NaNInputError: a NaN at a real step, or both log-probabilities of one -inf
+            (on the CPU).
 
     Source: Schulman et al. (2017), "Proximal policy optimization", equation 7.
     """
@@ -133,8 +135,8 @@ def clipped_policy_loss(
     surrogate = _ratio_gain(log_ratio, gain, _counts(gain, log_ratio) & ~flat)
     # Where flat that is A, and the edge of the band is eps |A| further.
     surrogate = surrogate + select(clip_eps * gain.abs(), flat)
-    loss = reduce_steps(-surrogate, mask, reduction, constant_length)
-    _name_the_nan(loss, mask, log_probs, old_log_probs, advantages)
+    loss = reduced(-surrogate, mask, reduction, constant_length)
+    _name_the_nan(loss, mask, log_probs, old_log_probs, advantages, log_ratio)
     return loss, _drift(log_ratio.detach(), ratio, mask) | {
         "clip_frac": share(above | below, mask, loss.dtype),
         "clip_frac_active": share(flat, mask, loss.dtype),
@@ -168,7 +170,7 @@ def kl_penalty_policy_loss(
             `clipped_policy_loss`.
         kl: [..., T] float, the divergence in each state, with gradient: all of it
             (`categorical_kl` of old and new logits) or an estimate.
-        beta: the price of a nat, at least 0.
+        beta: the price of a nat, at least 0 and finite.
 
     Returns:
         loss: [], float32 or float64.
@@ -177,13 +179,13 @@ def kl_penalty_policy_loss(
 
     Raises:
         TypeError: wrong types, or two dtypes of log-probabilities.
-        ValueError: a shape or device that does not fit, beta below 0, a reduction
-            that is none.
-        NaNInputError: a NaN at a real step (on the CPU).
+        ValueError: a shape or device that does not fit, beta below 0 or infinite, a
+            reduction that is none.
+        NaNInputError: as for `clipped_policy_loss`, or a NaN in a real `kl`.
 
     Source: Schulman et al. (2017), equation 8.
     """
-    beta = require_not_negative("beta", beta)
+    beta = require_price("beta", beta)
     log_ratio = _log_ratio(log_probs, old_log_probs, mask)
     gain = constant("advantages", advantages, log_probs, mask)
     require_floating("kl", kl)
@@ -192,11 +194,12 @@ def kl_penalty_policy_loss(
     cost = -_ratio_gain(log_ratio, gain, _counts(gain, log_ratio))
     if beta > 0:  # beta = 0 charges nothing, not even for an infinite distance
         cost = cost + beta * charged
-    loss = reduce_steps(cost, mask, reduction, constant_length)
-    refuse_nan_behind(loss, mask, kl=kl)
-    _name_the_nan(loss, mask, log_probs, old_log_probs, advantages)
+    loss = reduced(cost, mask, reduction, constant_length)
+    mean_kl = mean_of_real(charged.detach(), mask)
+    refuse_nan_behind(mean_kl, mask, kl=kl)
+    _name_the_nan(loss, mask, log_probs, old_log_probs, advantages, log_ratio)
     seen = _drift(log_ratio.detach(), log_ratio.detach().exp(), mask)
-    return loss, seen | {"kl": masked_mean(charged.detach(), mask)}
+    return loss, seen | {"kl": mean_kl}
 
 
 def _log_ratio(log_probs: Tensor, old: Tensor, mask: Tensor | None) -> Tensor:
@@ -218,17 +221,25 @@ def _ratio_gain(log_ratio: Tensor, gain: Tensor, alive: Tensor) -> Tensor:
 
 def _drift(log_ratio: Tensor, ratio: Tensor, mask: Tensor | None) -> Diagnostics:
     """How far the policy has moved from the one that sampled; no gradient."""
-    k3 = torch.expm1(log_ratio) - log_ratio
+    # An infinite log-ratio is far away, not inf - inf.
+    finite = log_ratio.clamp(max=torch.finfo(log_ratio.dtype).max)
+    k3 = torch.expm1(log_ratio) - finite
     # Masked ratios count as 0, which no real one is below.
     return {
-        "approx_kl": masked_mean(k3, mask),
+        "approx_kl": mean_of_real(k3, mask),
         "ratio_max": select(ratio, mask).max(),
     }
 
 
 def _name_the_nan(
-    loss: Tensor, mask: Tensor | None, log_probs: Tensor, old: Tensor, gain: Tensor
+    loss: Tensor,
+    mask: Tensor | None,
+    log_probs: Tensor,
+    old: Tensor,
+    gain: Tensor,
+    log_ratio: Tensor,
 ) -> None:
     refuse_nan_behind(
         loss, mask, log_probs=log_probs, old_log_probs=old, advantages=gain
     )
+    refuse_nan_behind(loss, mask, **{"log_probs - old_log_probs": log_ratio})

@@ -7,10 +7,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from course_lib.kernels.arguments import require_positive_int
-from course_lib.kernels.selection import count_real, select
+from course_lib.kernels.arguments import (
+    require_flags,
+    require_floating,
+    require_positive_int,
+)
+from course_lib.kernels.engines import accumulation_dtype
+from course_lib.kernels.selection import count_real, refuse_nan_behind, select
 
 Reduction = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
+_REDUCTIONS = get_args(Reduction)
 
 
 def reduce_steps(
@@ -37,7 +43,7 @@ def reduce_steps(
         tensor(1.)
 
     Args:
-        x: [..., T] float, one term a step.
+        x: [..., T] float, one term a step; bf16 and fp16 are summed in float32.
         mask: [..., T] bool, True where real. None: every step is.
         reduction: which of the four.
         constant_length: L, for "constant" and only for it.
@@ -46,12 +52,34 @@ def reduce_steps(
         [], x's dtype and device; 0 where nothing is real.
 
     Raises:
-        ValueError: an unknown reduction, "constant" without a length or a length
-            without "constant".
-        TypeError: a length that is no integer.
+        TypeError: x is no tensor of floats, mask is not boolean, a length that is no
+            integer.
+        ValueError: x has no axis, mask another shape or device, an unknown reduction,
+            "constant" without a length or a length without "constant".
+        NaNInputError: a NaN at a real step (on the CPU).
 
     Source: Liu et al. (2025), "Understanding R1-Zero-like training", section 3; Yu
     et al. (2025), "DAPO", equation 12, for token_mean.
+    """
+    require_floating("x", x, min_dims=1)
+    if mask is not None:
+        require_flags("mask", mask, x)
+    wide = x.to(accumulation_dtype(x))
+    result = reduced(wide, mask, reduction, constant_length)
+    refuse_nan_behind(result, mask, x=x)
+    return result.to(x.dtype)
+
+
+def reduced(
+    x: Tensor,
+    mask: Tensor | None,
+    reduction: Reduction,
+    constant_length: int | None = None,
+) -> Tensor:
+    """`reduce_steps` of what is checked and wide; refuses no NaN.
+
+    Raises:
+        ValueError, TypeError: a reduction or length that is none.
     """
     length = _checked_length(reduction, constant_length)
     if reduction == "token_mean" and mask is None and x.numel():
@@ -68,10 +96,8 @@ def reduce_steps(
 
 
 def _checked_length(reduction: Reduction, constant_length: int | None) -> int:
-    if reduction not in get_args(Reduction):
-        raise ValueError(
-            f"reduction must be one of {get_args(Reduction)}, got {reduction!r}"
-        )
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"reduction must be one of {_REDUCTIONS}, got {reduction!r}")
     if reduction == "constant":
         if constant_length is None:
             raise ValueError("reduction='constant' needs constant_length, got None")

@@ -12,12 +12,15 @@ neighbouring segments y = b + a*y_next and y_next = b' + a'*y_after join into on
 from __future__ import annotations
 
 import math
-import numbers
 
 import torch
 from torch import Tensor
 
-from course_lib.kernels.arguments import require_like, require_tensor
+from course_lib.kernels.arguments import (
+    require_like,
+    require_number,
+    require_tensor,
+)
 from course_lib.kernels.engines import (
     ChosenEngine,
     Engine,
@@ -52,11 +55,12 @@ def reverse_scan(
     result carries no gradient. bf16 and fp16 are summed in float32.
 
     An inf in x reaches the earlier steps of its segment; the torch and triton engines
-    stop it where the product of the decays underflows.
+    stop it where the product of the decays underflows. Where such a product overflows
+    (decays beyond 1 in size), triton, and torch off the CPU, overflow with it.
 
     Args:
         x: [..., T], what each step adds. Integers are promoted to the default float.
-        decay: one finite number, or a tensor of exactly x's shape.
+        decay: one finite number, or a tensor of them of exactly x's shape.
         init: x.shape[:-1], the y after the last step. None means 0.
         engine: "auto", "numba" (CPU), "triton" (CUDA) or "torch"; see `scan_engine`.
         validate: look for NaN on the other engines too (on CUDA this waits for the
@@ -70,6 +74,9 @@ def reverse_scan(
         ValueError: a shape, device, decay or engine that does not fit.
         NaNInputError: a NaN in x, decay or init was found (a ValueError).
         RuntimeError: engine="numba" or "triton" where that cannot run.
+
+    Source: Sutton and Barto (2018), equation 3.9, is it with decay = gamma; Blelloch
+    (1990), section 1.4, has it as a scan.
 
     >>> reverse_scan(torch.tensor([1.0, 0.0, 2.0]), 0.5)
     tensor([1.5000, 1.0000, 2.0000])
@@ -116,15 +123,12 @@ def _checked_decay(decay: float | Tensor, x: Tensor) -> float | Tensor:
     if isinstance(decay, Tensor):
         require_like("decay", decay, x.shape, x)
         return require_tensor("decay", decay)
-    if not isinstance(decay, numbers.Real) or isinstance(decay, bool):
-        raise TypeError(
-            f"decay must be a number or a tensor, got {type(decay).__name__}"
-        )
-    if math.isnan(decay):
+    number = require_number("decay", decay)
+    if math.isnan(number):
         raise NaNInputError("decay must not be NaN")
-    if math.isinf(decay):
+    if math.isinf(number):
         raise ValueError(f"decay must be finite, got {decay}")
-    return float(decay)
+    return number
 
 
 def _scan_with_numba(
@@ -151,6 +155,8 @@ def _scan_with_numba(
 def _scan_with_torch(x: Tensor, decay: float | Tensor, init: Tensor | None) -> Tensor:
     # On an accelerator each step would be a launch, so there the passes win.
     few_passes = len(x) < _MANY_ROWS and x.shape[1] > _FEW_STEPS
+    if x.is_cpu and few_passes:
+        few_passes = not _grows(decay)
     scan = _doubling if few_passes or not x.is_cpu else _step_by_step
     if x.is_cpu:
         # Cutting by multiplying with 0 is the fastest. What is not finite spreads to
@@ -159,6 +165,12 @@ def _scan_with_torch(x: Tensor, decay: float | Tensor, init: Tensor | None) -> T
         if math.isfinite(y[:, 0].sum().item()):
             return y
     return scan(_begun(x, decay, init), decay, True)
+
+
+def _grows(decay: float | Tensor) -> bool:
+    """Whether products of decays, which only the passes take, may overflow."""
+    low, high = decay.aminmax() if isinstance(decay, Tensor) else (decay, decay)
+    return bool(low < -1) or bool(high > 1)
 
 
 def _begun(x: Tensor, decay: float | Tensor, init: Tensor | None) -> Tensor:
@@ -171,10 +183,11 @@ def _begun(x: Tensor, decay: float | Tensor, init: Tensor | None) -> Tensor:
 
 
 def _carried(decay: float | Tensor, later: Tensor, select: bool) -> Tensor:
-    """decay * later; with `select` 0 where decay is 0, whatever `later` holds."""
+    """decay * later; with `select` 0 where one of them is, whatever the other is."""
     if isinstance(decay, Tensor):
         carried = decay * later
-        return carried.masked_fill_(decay == 0, 0.0) if select else carried
+        nothing = (decay == 0) | (later == 0) if select else None
+        return carried if nothing is None else carried.masked_fill_(nothing, 0.0)
     return decay * later if decay != 0 else torch.zeros_like(later)
 
 

@@ -23,14 +23,17 @@ _SIDE_BY_SIDE = 32
 
 @triton.jit
 def _join(later_a, later_b, a, b):
-    return a * later_a, tl.where(a == 0, b, b + a * later_b)
+    # Either may be 0 beside what is not finite: a product of many decays overflows.
+    nothing = (a == 0) | (later_b == 0)
+    return a * later_a, tl.where(nothing, b, b + a * later_b)
 
 
 @triton.jit
 def _scan_block(x, decay, carry, step):
     """Scan [rows, steps] with `carry` after it; return y and its first column."""
     product, y = tl.associative_scan((decay, x), 1, _join, reverse=True)
-    y += tl.where(product == 0, 0.0, product * carry[:, None])
+    carry = carry[:, None]
+    y += tl.where((product == 0) | (carry == 0), 0.0, product * carry)
     return y, tl.sum(tl.where(step == 0, y, 0.0), 1)
 
 

@@ -8,6 +8,7 @@ with it gives the number's own bits or those of +0.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -52,8 +53,9 @@ def select(x: Tensor, mask: Tensor | None) -> Tensor:
 def chained(x: Tensor, y: Tensor, slope: Tensor) -> Tensor:
     """Return y as a function of x with dy/dx = slope, without 0 * inf on the way back.
 
-    Where nobody asks (the gradient that arrives is 0) x gets 0, whatever the slope.
-    `slope` may keep its graph, for second derivatives.
+    Where nobody asks (the gradient that arrives is 0) x gets 0, even for a slope that
+    is not finite. A finite one is multiplied: what arrives may be 0 today and still
+    have a derivative. `slope` may keep its graph, for second derivatives.
     """
     result: Tensor = _Chained.apply(  # type: ignore[no-untyped-call]
         x, y.detach(), slope
@@ -87,7 +89,9 @@ def refuse_nan_behind(
     """
     if result.device.type != "cpu" or torch.compiler.is_compiling():
         return
-    if not result.isnan().any():
+    # Infinities may add up to NaN as well; then no argument has one, and none is named.
+    total = result if result.dim() == 0 else result.detach().sum()
+    if not math.isnan(total.item()):
         return
     for name, value in arguments.items():
         if value is not None and mask is not None and value.shape == mask.shape:
@@ -123,4 +127,9 @@ class _Chained(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
-        return torch.where(grads[0] == 0, 0.0, grads[0] * slope), None, None
+        asked = grads[0] * slope
+        eager = asked.device.type == "cpu" and not torch.compiler.is_compiling()
+        if eager and math.isfinite(asked.sum().item()):
+            return asked, None, None  # nothing to select, and so in half the time
+        unasked = (grads[0] == 0) & ~slope.isfinite()
+        return grads[0] * slope.masked_fill(unasked, 0.0), None, None

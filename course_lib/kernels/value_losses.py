@@ -7,8 +7,8 @@ from torch import Tensor
 
 from course_lib.kernels.arguments import require_not_negative
 from course_lib.kernels.loss_terms import Diagnostics, constant, share, trained
-from course_lib.kernels.masked import masked_var
-from course_lib.kernels.reduction import Reduction, reduce_steps
+from course_lib.kernels.masked import variance_of_real
+from course_lib.kernels.reduction import Reduction, reduced
 from course_lib.kernels.selection import refuse_nan_behind
 
 
@@ -52,7 +52,7 @@ def value_loss(
     """
     v = trained("values", values, mask)
     target = constant("returns", returns, values, mask)
-    loss = reduce_steps((v - target).square() / 2, mask, reduction, constant_length)
+    loss = reduced((v - target).square() / 2, mask, reduction, constant_length)
     refuse_nan_behind(loss, mask, values=values, returns=returns)
     return loss, _fit(v.detach(), target, mask)
 
@@ -112,7 +112,7 @@ def clipped_value_loss(
     outside = ~(moved.abs() <= clip)  # so that a NaN is outside, and shows
     flat = outside & ~(held <= plain.detach())
     terms = torch.where(flat, held, plain) / 2
-    loss = reduce_steps(terms, mask, reduction, constant_length)
+    loss = reduced(terms, mask, reduction, constant_length)
     refuse_nan_behind(loss, mask, values=values, old_values=old_values, returns=returns)
     return loss, _fit(v.detach(), target, mask) | {
         "value_clip_frac": share(outside, mask, loss.dtype),
@@ -121,6 +121,6 @@ def clipped_value_loss(
 
 
 def _fit(v: Tensor, target: Tensor, mask: Tensor | None) -> Diagnostics:
-    spread = masked_var(target, mask)
-    explained = 1 - masked_var(target - v, mask) / spread
+    spread = variance_of_real(target, mask)
+    explained = 1 - variance_of_real(target - v, mask) / spread
     return {"explained_variance": torch.where(spread > 0, explained, torch.nan)}

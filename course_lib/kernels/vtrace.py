@@ -47,7 +47,8 @@ def vtrace(
     terminated one by a value of 0. On the behaviour policy's own steps, with both
     cut-offs at 1 or more, the returns are those of `gae`, and with lam = 1 so are the
     advantages; with lam < 1 these look one step further than the returns do, as the
-    paper's do. What is not used reaches no result. No gradient flows.
+    paper's do. What is not used reaches no result. A ratio that overflows counts as
+    the largest float, so that 0 times it is 0. No gradient flows.
 
     Args:
         rewards: [..., T], r_t. Integers are promoted.
@@ -95,7 +96,7 @@ def vtrace(
 
     wide = wide_dtype(steps.dtype)
     log_ratio = log_probs.detach().to(wide) - behaviour_log_probs.detach().to(wide)
-    ratio = log_ratio.exp()
+    ratio = log_ratio.exp().clamp(max=torch.finfo(wide).max)
     rho = ratio.clamp(max=rho_max)
     errors = rho * one_step_errors(steps, gamma, wide)
     decays = (gamma * lam * ratio.clamp(max=c_max)).masked_fill(steps.cut, 0.0)

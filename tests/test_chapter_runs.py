@@ -1,0 +1,111 @@
+"""The kept results of long runs: whole, as claimed, and a short rerun still agrees."""
+
+import json
+import math
+import statistics
+
+import pytest
+import torch
+
+from benchmarks.chapter_runs import (
+    COMMAND,
+    FOLDER,
+    GRID,
+    RUNS,
+    curve,
+    environments,
+    main,
+    make,
+)
+from course_lib.algorithms.history import Episode, History
+from course_lib.envs import CartPole
+
+
+def kept(name):
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+KEPT = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_every_run_is_kept_with_what_made_it(name):
+    run = kept(name)
+    assert run["command"] == f"{COMMAND} {name}"
+    assert run["seeds"] == list(range(10))
+    assert {"python", "torch", "numpy"} <= set(run["versions"])
+    assert run["date"].startswith("20") and run["machine"]["processor"]
+    assert run["env_steps"][0] == GRID and len(run["returns"]) == 10
+    assert all(len(row) == len(run["env_steps"]) for row in run["returns"])
+    assert (FOLDER / f"{name}.json").stat().st_size < 60_000
+
+
+def test_no_kept_run_is_left_of_one_that_is_gone():
+    assert set(KEPT) <= set(RUNS)
+    assert {"reinforce", "actor-critic", "trpo", "ppo"} <= set(KEPT)
+
+
+def last_returns(name):
+    rows = kept(name)["returns"]
+    return [next(v for v in reversed(row) if v is not None) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["ppo", "trpo"])
+def test_each_seed_is_solved_within_the_claimed_steps(name):
+    solved = kept(name)["solved_at"]
+    assert None not in solved and max(solved) <= 70_000
+    assert min(last_returns(name)) >= 475
+
+
+def test_ppo_is_several_times_as_quick_as_one_step_a_batch():
+    assert statistics.median(last_returns("ppo-one-step-a-batch")) < 100
+
+
+@pytest.mark.parametrize("name", ["fault-advantage-sign", "fault-ratio-upside-down"])
+def test_the_worst_faults_learn_nothing(name):
+    assert statistics.median(last_returns(name)) < 60
+
+
+def test_a_short_rerun_begins_as_the_kept_run_does_and_learns_like_it():
+    run, again = kept("ppo"), make("ppo", seeds=(0,), total_steps=5 * GRID)
+    # Before the first update a run depends on its random numbers alone.
+    assert again["returns"][0][0] == pytest.approx(run["returns"][0][0], abs=1.5)
+    # Afterwards two processors may part: within the seeds' range, widened by half.
+    fifth = [row[4] for row in run["returns"]]
+    room = 0.5 * (max(fifth) - min(fifth))
+    assert min(fifth) - room <= again["returns"][0][4] <= max(fifth) + room
+    names = ("approx_kl", "entropy", "clip_frac")
+    for name in names:
+        assert again["records"][name][4] == pytest.approx(
+            run["records"][name][4], rel=0.7
+        )
+
+
+def test_environments_are_a_seeds_own_whoever_stands_beside_them():
+    alone = environments((7,), 3).reset()
+    beside = environments((2, 7), 3).reset()
+    torch.testing.assert_close(beside[3:], alone)
+    torch.testing.assert_close(CartPole(3, seeds=7).reset(), alone)
+
+
+def test_a_point_of_a_curve_is_the_mean_of_the_last_ten_episodes():
+    history = History((0, 1), env_steps=[100, 50])
+    history.episodes = [Episode(0, 5 * k, float(k), 5) for k in range(1, 21)]
+    history.episodes += [Episode(1, 5 * k, 1.0, 5) for k in range(1, 8)]
+    found = curve(history, 0, [45, 50, 55, 100, 150])
+    assert found == [None, 5.5, 6.5, 15.5, None]  # 9, 10, 11, 20 episodes; past the end
+    assert curve(history, 1, [45, 50]) == [None, None]  # never ten episodes
+
+
+def test_an_unknown_run_is_refused_by_name(capsys):
+    with pytest.raises(SystemExit):
+        main(["ppo-no-such"])
+    assert "no run called ppo-no-such" in capsys.readouterr().err
+    main(["--list"])
+    assert capsys.readouterr().out.split() == list(RUNS)
+
+
+def test_numbers_that_are_none_are_kept_as_none():
+    run = kept("ppo")
+    numbers = [v for column in run["records"].values() for v in column if v is not None]
+    assert all(math.isfinite(value) for value in numbers)
