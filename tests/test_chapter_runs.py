@@ -69,7 +69,7 @@ def test_a_short_rerun_begins_as_the_kept_run_does_and_learns_like_it():
     fifth = [row[4] for row in run["returns"]]
     room = 0.5 * (max(fifth) - min(fifth))
     assert min(fifth) - room <= again["returns"][0][4] <= max(fifth) + room
-    # The step size falls faster in a shorter run, so that only the first update is alike.
+    # The step size falls faster in a shorter run: only the first update is alike.
     for name in ("approx_kl", "entropy", "clip_frac"):
         assert again["records"][name][0] == pytest.approx(
             run["records"][name][0], rel=0.7
