@@ -18,19 +18,23 @@ environments, with equal steps, minibatches and updates; CPU seconds on one thre
 
 ### CartPole
 
-{where} 98,304 steps in 8 environments: 48 rollouts of 2,048 steps, 10 epochs
-of minibatches of 64, so 15,360 gradient steps. Solved is the step at which ten
+{where}
+
+98,304 steps in 8 environments: 48 rollouts of 2,048 steps, 10 epochs of minibatches of
+64, so 15,360 gradient steps. Solved is the step at which ten
 episodes first averaged 475. With one environment the rollouts are as long, and a step
 of the policy serves one environment in place of eight: Stable-Baselines3 runs so unless
 it is told otherwise.
 
 {table}
 
-Where our time goes, in percent: {spent}. "Loss" is the networks forward and the three
-terms. Hardly any of it is arithmetic: an operation on a minibatch of 64 takes longer to
-start than to do, and some two hundred are started for a gradient step. "Gradient
-written out" is `ppo(..., steps=CLOSED_FORM)`: the loss differentiated by hand as far as
-the networks' outputs, which leaves what the networks and Adam cost.
+Where our time goes, in percent: {spent}.
+
+"Loss" is the networks forward and the three terms. Hardly any of it is arithmetic: an
+operation on a minibatch of 64 takes longer to start than to do, and some two hundred
+are started for a gradient step. "Gradient written out" is
+`ppo(..., steps=CLOSED_FORM)`: the loss differentiated by hand as far as the networks'
+outputs.
 
 {many}
 """
@@ -38,10 +42,12 @@ the networks' outputs, which leaves what the networks and Adam cost.
 RETURNS = """\
 ### Acrobot and Pendulum
 
-{where} 98,304 steps, three seeds each; the mean return of the episodes that ended
-in the last tenth of the steps, with Stable-Baselines3's 95 % interval (Student's t).
-Settings after rl-baselines3-zoo, the same for both, without its normalisation of
-observations and its state-dependent exploration.
+{where}
+
+98,304 steps, three seeds each; the mean return of the episodes that ended in the last
+tenth of the steps, with Stable-Baselines3's 95 % interval (Student's t). Settings after
+rl-baselines3-zoo, the same for both, without its normalisation of observations and its
+state-dependent exploration.
 
 {table}
 """
@@ -82,7 +88,7 @@ def cartpole_table(rows: list[dict[str, Any]]) -> str:
         solved = ", ".join(_thousands(row["solved_at"]) for row in own)
         lines.append(
             f"| {who} | {len(own)} | {seconds(own):.1f} | "
-            f"{ratio(rows, who):.1f} | {solved} |"
+            f"{ratio(rows, who):.2f} | {solved} |"
         )
     return "\n".join(lines)
 

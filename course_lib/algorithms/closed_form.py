@@ -1,4 +1,4 @@
-"""PPO's loss with its gradient written out: the same numbers in two thirds of the time.
+"""PPO's loss with its gradient written out: the same numbers in less time.
 
     ppo(env, config, steps=CLOSED_FORM)
 
