@@ -7,6 +7,7 @@ from course_lib.algorithms.evaluation import (
     policy_evaluation,
     sweeps,
 )
+from course_lib.algorithms.group import METHODS, GroupConfig, rlhf_group
 from course_lib.algorithms.history import Episode, History
 from course_lib.algorithms.monte_carlo import (
     MonteCarloEstimate,
@@ -14,29 +15,56 @@ from course_lib.algorithms.monte_carlo import (
     monte_carlo_from_episodes,
 )
 from course_lib.algorithms.ppo import PPOConfig, ppo
+from course_lib.algorithms.preference import (
+    DPOConfig,
+    PreferencePairs,
+    RewardModelConfig,
+    dpo,
+    learned_score,
+    preference_accuracy,
+    sample_pairs,
+    train_reward_model,
+)
 from course_lib.algorithms.reinforce import ReinforceConfig, reinforce
+from course_lib.algorithms.responses import LanguageHistory
+from course_lib.algorithms.rlhf import RLHFConfig, adapted_beta, rlhf_ppo
 from course_lib.algorithms.temporal_difference import TDResult, td_update, td_zero
 from course_lib.algorithms.trpo import TRPOConfig, trpo
 
 __all__ = [
+    "METHODS",
     "ActorCriticConfig",
+    "DPOConfig",
     "Episode",
+    "GroupConfig",
     "History",
+    "LanguageHistory",
     "MonteCarloEstimate",
     "PPOConfig",
+    "PreferencePairs",
+    "RLHFConfig",
     "ReinforceConfig",
+    "RewardModelConfig",
     "SweepResult",
     "TDResult",
     "TRPOConfig",
     "actor_critic",
+    "adapted_beta",
+    "dpo",
     "expected_backup",
+    "learned_score",
     "monte_carlo",
     "monte_carlo_from_episodes",
     "policy_evaluation",
     "ppo",
+    "preference_accuracy",
     "reinforce",
+    "rlhf_group",
+    "rlhf_ppo",
+    "sample_pairs",
     "sweeps",
     "td_update",
     "td_zero",
+    "train_reward_model",
     "trpo",
 ]

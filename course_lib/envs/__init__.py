@@ -12,6 +12,7 @@ from course_lib.envs.finite import (
 )
 from course_lib.envs.gymnasium_adapter import GymnasiumVector
 from course_lib.envs.tabular import Tabular
+from course_lib.envs.token_count import TokenCount
 
 __all__ = [
     "CartPole",
@@ -19,6 +20,7 @@ __all__ = [
     "FiniteMDP",
     "GymnasiumVector",
     "Tabular",
+    "TokenCount",
     "Transition",
     "best_device",
     "random_walk",

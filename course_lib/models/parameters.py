@@ -19,29 +19,33 @@ class FlatParameters:
     Args:
         module: its parameters have the shape [S, ...]. They must not be replaced
             afterwards; loading a state dict copies into them, which is fine.
+        stacked: False for one ordinary network, whose parameters have any shape: S = 1.
 
     Raises:
         ValueError: a module without parameters, or with unlike first axes.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, *, stacked: bool = True) -> None:
         parameters = list(module.parameters())
-        seeds = {len(one) if one.dim() else 0 for one in parameters}
-        if len(seeds) != 1 or 0 in seeds:
+        rows = {len(one) if one.dim() else 0 for one in parameters}
+        if not stacked:
+            rows = {1} if rows else rows
+        if len(rows) != 1 or 0 in rows:
             raise ValueError(
                 "module must have parameters of shape [S, ...] with one S, got first "
-                f"axes {sorted(seeds)}"
+                f"axes {sorted(rows)}"
             )
-        size = sum(one[0].numel() for one in parameters)
-        self.values = nn.Parameter(parameters[0].new_empty(seeds.pop(), size))
+        (seeds,) = rows
+        size = sum(one.numel() for one in parameters) // seeds
+        self.values = nn.Parameter(parameters[0].new_empty(seeds, size))
         """[S, P], the leaf that an optimizer moves."""
         self.values.grad = torch.zeros_like(self.values)
         start = 0
         for one in parameters:
-            place = slice(start, start + one[0].numel())
+            place = slice(start, start + one.numel() // seeds)
             start = place.stop
             with torch.no_grad():
-                self.values[:, place] = one.reshape(len(one), -1)
+                self.values[:, place] = one.reshape(seeds, -1)
             one.data = self.values.data[:, place].view_as(one)
             one.grad = self.values.grad[:, place].view_as(one)
         _forget_the_layout_warning(parameters[0])

@@ -1,0 +1,290 @@
+"""Learning from comparisons: pairs, a reward model on them, and DPO without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from course_lib.algorithms.history import Callback, Record
+from course_lib.algorithms.responses import (
+    LanguageHistory,
+    LanguageLearner,
+    ModelLearner,
+    Numbers,
+    ScoreFn,
+)
+from course_lib.kernels import bradley_terry_loss, masked_sum
+from course_lib.kernels.arguments import require_not_negative, require_positive_int
+from course_lib.models import GRULanguageModel, RewardModel
+
+PairLoss = Callable[[Tensor, Tensor], tuple[Tensor, Numbers]]
+
+
+@dataclass(frozen=True)
+class PreferencePairs:
+    """N pairs of responses, and which of the two was preferred."""
+
+    chosen: Tensor
+    """[N, T] int64."""
+    chosen_mask: Tensor
+    """[N, T] bool, the real tokens."""
+    rejected: Tensor
+    """[N, T] int64."""
+    rejected_mask: Tensor
+    """[N, T] bool."""
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, rows: Tensor | slice) -> PreferencePairs:
+        return PreferencePairs(*(x[rows] for x in vars(self).values()))
+
+
+def sample_pairs(
+    ref: GRULanguageModel,
+    score_fn: ScoreFn,
+    num_pairs: int,
+    length: int,
+    *,
+    scale: float = 10.0,
+    generator: torch.Generator,
+) -> PreferencePairs:
+    """Let a noisy judge compare responses of the reference (eq-preference):
+
+        P(y preferred to y') = sigma(scale * (score(y) - score(y')))
+
+    Equal scores are a coin's toss. With scale = 1 / beta, the policy that DPO fits to
+    the pairs is pi* of the score at that beta.
+
+    Args:
+        ref: writes both responses of a pair, independently.
+        score_fn: the judge's own opinion.
+        num_pairs: N.
+        length: T.
+        scale: nats of log-odds for one unit of score, at least 0.
+        generator: on the model's device.
+
+    Raises:
+        TypeError, ValueError: a number below 1, a scale below 0.
+
+    Source: Bradley and Terry (1952).
+    """
+    count = require_positive_int("num_pairs", num_pairs)
+    scale = require_not_negative("scale", scale)
+    drawn = ref.generate(2 * count, length, generator)
+    scores = score_fn(drawn.tokens, drawn.mask).view(2, -1)
+    chance = (scale * (scores[0] - scores[1])).sigmoid()  # [N]
+    coin = torch.rand(count, generator=generator, device=chance.device)
+    first = coin < chance
+    rows = torch.arange(count, device=chance.device)
+    chosen = torch.where(first, rows, rows + count)
+    rejected = torch.where(first, rows + count, rows)
+    return PreferencePairs(
+        drawn.tokens[chosen],
+        drawn.mask[chosen],
+        drawn.tokens[rejected],
+        drawn.mask[rejected],
+    )
+
+
+@dataclass(frozen=True)
+class RewardModelConfig:
+    """What the training of a reward model depends on, besides its pairs."""
+
+    num_epochs: int = 4
+    """How often all pairs are gone through."""
+    minibatch_size: int = 256
+    """Pairs in each gradient step."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    max_grad_norm: float = float("inf")
+    """A longer gradient is scaled down to this length."""
+    seed: int = 0
+    """Of the order of the pairs."""
+
+
+def train_reward_model(
+    language_model: GRULanguageModel,
+    pairs: PreferencePairs,
+    config: RewardModelConfig = RewardModelConfig(),
+    *,
+    loss_fn: PairLoss = bradley_terry_loss,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> tuple[RewardModel, list[Record]]:
+    """Fit a reward model to comparisons by maximum likelihood.
+
+    Args:
+        language_model: where the trunk comes from; it is copied.
+        pairs: the comparisons.
+        config: everything else.
+        loss_fn: called as `loss_fn(chosen, rejected)` on rewards [M] each.
+        callback: is given the record of each epoch.
+        progress: show a progress bar.
+
+    Returns:
+        The model, frozen, and a record for each epoch: `loss`, `accuracy`, `margin`
+        and `grad_norm`, means over the epoch's steps.
+
+    Source: Ouyang et al. (2022), equation 1.
+    """
+    model = RewardModel(language_model)
+    learner = ModelLearner(model, config)
+
+    def pair_loss(some: PreferencePairs) -> tuple[Tensor, Numbers]:
+        chosen, rejected = _both(model, some)
+        return loss_fn(chosen, rejected)
+
+    records = _fit(learner, pairs, config, pair_loss, callback, progress, "rewards")
+    return model.requires_grad_(False), records
+
+
+def learned_score(
+    model: RewardModel, scale: float = 10.0, zero: float = 0.0
+) -> ScoreFn:
+    """A reward model as a score function, in the unit of the score it was taught.
+
+    Args:
+        model: its rewards are nats of log-odds.
+        scale: nats for one unit of score: what the pairs were labelled with.
+        zero: what is added, in units of score; comparisons do not tell it.
+
+    Raises:
+        ValueError: a scale that is not above 0.
+    """
+    if not scale > 0:
+        raise ValueError(f"scale must be above 0, got {scale}")
+
+    @torch.no_grad()
+    def score(tokens: Tensor, mask: Tensor) -> Tensor:
+        rewards: Tensor = model(tokens, mask)
+        return rewards / scale + zero
+
+    return score
+
+
+@torch.no_grad()
+def preference_accuracy(model: RewardModel, pairs: PreferencePairs) -> float:
+    """The share of pairs in which the chosen one is rewarded more; a tie counts half.
+
+    To be asked of pairs that the model was not trained on.
+    """
+    _, seen = bradley_terry_loss(*_both(model, pairs))
+    return float(seen["accuracy"])
+
+
+@dataclass(frozen=True)
+class DPOConfig:
+    """What a run of DPO depends on, besides its reference and its pairs."""
+
+    beta: float = 0.1
+    """The price of a nat of KL in the score's unit, if the pairs' scale is 1 / beta."""
+    scale: float = 10.0
+    """Nats of log-odds for one unit of score, as the pairs were labelled."""
+    num_epochs: int = 2
+    """How often all pairs are gone through."""
+    minibatch_size: int = 256
+    """Pairs in each gradient step."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    max_grad_norm: float = float("inf")
+    """A longer gradient is scaled down to this length."""
+    seed: int = 0
+    """Of the order of the pairs."""
+
+
+def dpo(
+    ref: GRULanguageModel,
+    pairs: PreferencePairs,
+    config: DPOConfig = DPOConfig(),
+    *,
+    loss_fn: PairLoss = bradley_terry_loss,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> LanguageHistory:
+    """Train the policy on comparisons directly, without rewards or sampling (eq-dpo):
+
+        L = -E log sigma( h(chosen) - h(rejected) ),
+        h(y) = scale beta log( pi(y) / ref(y) )
+
+    pi* = ref exp(score / beta) / Z turned round says that the score is
+    beta log(pi* / ref) up to a constant, which the difference of a pair removes.
+    scale beta log(pi / ref) is then what a reward model would have learnt.
+
+    Args:
+        ref: the reference, and what the policy starts as; it is copied.
+        pairs: the comparisons, of responses of the reference.
+        config: everything else.
+        loss_fn: called as `loss_fn(chosen, rejected)` on h [M] each.
+        callback: is given the record of each epoch.
+        progress: show a progress bar.
+
+    Returns:
+        LanguageHistory: its records, one for each epoch, hold `loss`, `accuracy`,
+        `margin` and `grad_norm`.
+
+    Source: Rafailov et al. (2023), equation 7, where scale beta is called beta.
+    """
+    history = LanguageHistory(config.seed)
+    learner, ref = LanguageLearner(ref, config), ref.frozen()
+    policy, factor = learner.policy, config.scale * config.beta
+
+    def pair_loss(some: PreferencePairs) -> tuple[Tensor, Numbers]:
+        tokens = torch.cat((some.chosen, some.rejected))
+        mask = torch.cat((some.chosen_mask, some.rejected_mask))
+        gap = policy.log_probs(tokens) - ref.log_probs(tokens)
+        chosen, rejected = (factor * masked_sum(gap, mask, -1)).chunk(2)
+        return loss_fn(chosen, rejected)
+
+    history.records = _fit(learner, pairs, config, pair_loss, callback, progress, "DPO")
+    history.policy, history.ref = policy, ref
+    return history
+
+
+def _both(model: RewardModel, pairs: PreferencePairs) -> tuple[Tensor, Tensor]:
+    """Rewards of the chosen and the rejected, in one pass."""
+    rewards = model(
+        torch.cat((pairs.chosen, pairs.rejected)),
+        torch.cat((pairs.chosen_mask, pairs.rejected_mask)),
+    )
+    chosen, rejected = rewards.chunk(2)
+    return chosen, rejected
+
+
+def _fit(
+    learner: ModelLearner,
+    pairs: PreferencePairs,
+    config: RewardModelConfig | DPOConfig,
+    pair_loss: Callable[[PreferencePairs], tuple[Tensor, Numbers]],
+    callback: Callback | None,
+    progress: bool,
+    name: str,
+) -> list[Record]:
+    """All epochs; a record of means for each."""
+    records: list[Record] = []
+    for _ in tqdm(range(config.num_epochs), desc=name, disable=not progress):
+        seen: list[Numbers] = []
+        for piece in _shuffled(pairs, config.minibatch_size, learner.generator):
+            loss, numbers = pair_loss(piece)
+            norm = learner.step(loss)
+            seen.append(numbers | {"loss": loss.detach(), "grad_norm": norm})
+        record = {"epoch": float(len(records))}
+        for key in seen[0]:
+            record[key] = float(torch.stack([one[key] for one in seen]).mean())
+        records.append(record)
+        if callback is not None:
+            callback(len(records) - 1, record)
+    return records
+
+
+def _shuffled(
+    pairs: PreferencePairs, size: int, generator: torch.Generator
+) -> Iterator[PreferencePairs]:
+    device = pairs.chosen.device
+    order = torch.randperm(len(pairs), generator=generator, device=device)
+    for rows in order.split(size):
+        yield pairs[rows]
