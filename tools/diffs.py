@@ -37,8 +37,8 @@ words nor line breaks count. The fields of the configs are left out; their docst
 say what they are for. A line that is added counts one, a line that is removed one, and
 no diff below has {LIMIT} of them. What two algorithms share is imported by both and
 appears in neither: `collect_steps` and `collect_episodes` (`rollout.py`), `make_batch`
-and `minibatches` (`batch.py`), the learner's gradient step (`learner.py`), and the
-kernels.
+and `minibatches` (`batch.py`), the learner's gradient step and the fit of a baseline
+(`learner.py`), what follows the KL (`kl_control.py`), and the kernels.
 """
 
 BASELINE = """\
