@@ -105,7 +105,7 @@ def test_it_learns():
         assert sum(returns[:20]) / 20 < 50
         assert sum(returns[-20:]) / 20 > 100
     assert history.env_steps == [40_960] * 2
-    assert len(history.records) == 160
+    assert len(history.records) == 320
 
 
 def test_the_entropy_is_rewarded():
@@ -150,7 +150,7 @@ def test_a_learners_own_functions_run_inside_and_the_callback_sees_every_record(
         value_loss_fn=own_value_loss,
         callback=lambda _, record: records.append(record),
     )
-    assert called == ["advantages", "policy", "value"] * 4
+    assert called == ["advantages", "policy", "value"] * 8
     assert records == history.records
     theirs = actor_critic(CartPole(8, seeds=0), config, advantage_fn=gae)
     assert history.returns() == theirs.returns()
@@ -161,7 +161,7 @@ def test_a_learners_own_functions_run_inside_and_the_callback_sees_every_record(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"total_steps": 255}, "total_steps must be at least the 256 of one rollout"),
+        ({"total_steps": 127}, "total_steps must be at least the 128 of one rollout"),
         ({"num_steps": 0}, "num_steps must be at least 1"),
         ({"seeds": (0, 1, 2)}, "seeds must be as many as share out 8"),
         ({"gamma": 1.5}, "gamma"),

@@ -145,7 +145,7 @@ def test_a_critic_finds_the_value_of_balancing_for_ever_only_with_the_bootstrap(
     rollout, _ = collect_steps(env, sampler, env.reset(), 500)
     assert not rollout.terminated.any() and rollout.truncated.sum() == 8
     for update in range(80):  # nothing of the rollout depends on the critic
-        learner.set_learning_rate(3e-3 if update < 60 else 5e-4)
+        learner.optimizer.learning_rate = 3e-3 if update < 60 else 5e-4
         update_critic(learner, make_batch(learner, rollout, config), config)
     values = learner.values(rollout.observations)
     if bootstrap:

@@ -23,6 +23,7 @@ LATE = {"numba", "triton", "gymnasium"}
 # Files made of what one such package compiles: it stands at their top, and they are
 # themselves loaded at first use.
 COMPILED = {
+    "course_lib.kernels.loss_loops": "numba",
     "course_lib.kernels.numba_loops": "numba",
     "course_lib.kernels.scan_triton": "triton",
 }
@@ -69,7 +70,8 @@ def faults(source: str, place: Path) -> list[str]:
         if top in ONLY_NOTEBOOK and room != "notebook":
             found.add(f"{place}: {top} belongs to the notebook room")
         own = COMPILED.get(".".join([package, place.stem]))
-        if at_import and ((top in LATE and top != own) or module in COMPILED):
+        late = top in LATE and top != own
+        if at_import and (late or COMPILED.get(module, own) != own):
             found.add(f"{place}: {module} must be imported at first use")
         if top != "course_lib" or not rest or rest[0] not in FLOORS:
             continue

@@ -20,18 +20,20 @@ class ActorCriticConfig:
 
     total_steps: int = 98_304
     """Environment steps of each agent."""
-    num_steps: int = 32
+    num_steps: int = 16
     """Steps of every environment between two updates."""
     gamma: float = 0.99
     """The discount."""
-    lam: float = 0.95
+    lam: float = 0.98
     """GAE's lambda: 0 trusts the critic, 1 trusts what was paid."""
     vf_coef: float = 0.5
     """The weight of the critic's loss."""
-    ent_coef: float = 0.0
+    ent_coef: float = 0.01
     """The weight of the entropy, which is rewarded."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     """Adam's step size."""
+    anneal_learning_rate: bool = True
+    """Let the step size fall to 0, in a straight line over the run."""
     max_grad_norm: float = 0.5
     """A longer gradient is scaled down to this length."""
     hidden: tuple[int, ...] = (64, 64)
@@ -70,8 +72,8 @@ def actor_critic(
         progress: show a progress bar.
 
     Returns:
-        History: its records hold `policy_loss`, `value_loss`, `entropy`, `grad_norm`
-        and `explained_variance`.
+        History: its records hold `policy_loss`, `value_loss`, `entropy`, `grad_norm`,
+        `explained_variance` and `learning_rate`.
 
     Raises:
         ValueError: environments that cannot be shared out evenly, fewer steps than
@@ -83,7 +85,8 @@ def actor_critic(
     history = History(config.seeds)
     observations = env.reset()
     num_updates = count_updates(env, config)
-    for _ in tqdm(range(num_updates), desc="actor-critic", disable=not progress):
+    for done in tqdm(range(num_updates), desc="actor-critic", disable=not progress):
+        rate = learner.anneal(done / num_updates, config)
         rollout, observations = collect_steps(
             env, learner.sampler, observations, config.num_steps
         )
@@ -93,7 +96,7 @@ def actor_critic(
         numbers = update(
             learner, rollout, advantages, returns, config, policy_loss_fn, value_loss_fn
         )
-        record = history.add(rollout, **numbers)
+        record = history.add(rollout, learning_rate=rate, **numbers)
         if callback is not None:
             callback(len(history.records) - 1, record)
     history.agent = learner.agent

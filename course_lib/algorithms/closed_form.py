@@ -3,14 +3,15 @@
     ppo(env, config, steps=CLOSED_FORM)
 
 On a small network more time goes into the loss than into the network. The loss is short
-enough to be differentiated by hand as far as the network's outputs, and autograd does
-the rest. `ppo` itself does not need it: it is for runs of many hours, and for whoever
-wants to see the gradient.
+enough to be differentiated by hand as far as the network's outputs, in one compiled
+pass, and autograd does the rest. `ppo` itself does not need it: it is for runs of many
+hours, and for whoever wants to see the gradient.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from course_lib.algorithms.batch import Batch
-from course_lib.algorithms.ppo import STEPS, PPOConfig
+from course_lib.algorithms.ppo import STEPS, PPOConfig, ppo_loss
 from course_lib.kernels import clipped_policy_loss, value_loss
-from course_lib.kernels.selection import refuse_nan_behind
+from course_lib.kernels.engines import compiled_loop
 from course_lib.models import ActorCritic, Categorical
 
 
@@ -60,29 +61,34 @@ def closed_form_loss(
     policy, values = agent.policy_and_values(batch.observations)  # values [S, M]
     if not isinstance(policy, Categorical):
         raise TypeError("agent must choose among actions; its actions are continuous")
-    with torch.no_grad():
-        size = values.shape[1]
-        log_p = policy.logits.log_softmax(-1)  # [S, M, A]
-        p, chosen = log_p.exp(), batch.actions.unsqueeze(-1)
-        entropies = -(p * log_p).sum(-1, keepdim=True)  # [S, M, 1]
-        log_probs = log_p.gather(-1, chosen).squeeze(-1)
-        policy_loss, weights, numbers = _surrogate(log_probs, batch, config)
-        logit_slopes = p * (weights + config.ent_coef * (log_p + entropies))
-        logit_slopes.scatter_add_(-1, chosen, -weights).div_(size)
-        errors = values - batch.returns
-        critic_loss, entropy = errors.square().mean() / 2, entropies.mean()
-        loss = policy_loss + config.vf_coef * critic_loss - config.ent_coef * entropy
-        named = {"logits": policy.logits, "values": values, **vars(batch)}
-        refuse_nan_behind(loss, None, **named)
-    value_slopes = errors * (config.vf_coef / size)
-    total: Tensor = _WithSlopes.apply(  # type: ignore[no-untyped-call]
-        loss * len(values), policy.logits, logit_slopes, values, value_slopes
-    )
-    return total, numbers | {
-        "policy_loss": policy_loss,
-        "value_loss": critic_loss,
-        "entropy": entropy,
-    }
+    logits = policy.logits  # [S, M, A]
+    loop = _pass_for(values)
+    slopes = torch.empty(logits.shape, dtype=logits.dtype), torch.empty_like(values)
+    seen = torch.empty(8, dtype=values.dtype)
+    sampled = (batch.actions, batch.old_log_probs, batch.advantages, batch.returns)
+    if loop is None or not loop(
+        *(one.detach().numpy() for one in (logits, values, *sampled)),
+        config.clip_eps, config.vf_coef, config.ent_coef,
+        *(one.numpy() for one in (*slopes, seen)),
+    ):  # fmt: skip
+        # No numba, another device, or something that is not finite and has a name.
+        return ppo_loss(agent, batch, config=config, policy_loss_fn=policy_loss_fn)
+    loss, *numbers = seen.unbind()
+    apply: Any = _WithSlopes.apply
+    total: Tensor = apply(loss, logits, slopes[0], values, slopes[1])
+    return total, dict(zip(_NUMBERS, numbers, strict=True))
+
+
+_NUMBERS = (
+    "policy_loss", "value_loss", "entropy", "approx_kl",
+    "clip_frac", "clip_frac_active", "ratio_max",
+)  # fmt: skip
+
+
+def _pass_for(x: Tensor) -> Callable[..., bool] | None:
+    if not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
+        return None
+    return compiled_loop("ppo_pass", x.dtype)[0]
 
 
 class _WithSlopes(torch.autograd.Function):
@@ -104,31 +110,6 @@ class _WithSlopes(torch.autograd.Function):
 
 CLOSED_FORM = replace(STEPS, loss=closed_form_loss)
 """PPO's steps with this loss."""
-
-
-def _surrogate(
-    log_probs: Tensor, batch: Batch, config: PPOConfig
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """The clipped loss, w [S, M, 1], and what to log."""
-    advantages, dtype = batch.advantages, log_probs.dtype
-    log_ratio = log_probs - batch.old_log_probs
-    ratio = log_ratio.exp()
-    low, high = 1 - config.clip_eps, 1 + config.clip_eps
-    above, below = ratio > high, ratio < low
-    flat = torch.where(advantages > 0, above, below) & (advantages != 0)
-    gains = ratio * advantages
-    held = torch.minimum(gains, ratio.clamp(low, high) * advantages)
-    weights = torch.where(flat, 0.0, gains).unsqueeze(-1)
-    return (
-        -held.mean(),
-        weights,
-        {
-            "approx_kl": (log_ratio.expm1() - log_ratio).mean(),
-            "ratio_max": ratio.max(),
-            "clip_frac": (above | below).mean(dtype=dtype),
-            "clip_frac_active": flat.mean(dtype=dtype),
-        },
-    )
 
 
 def _require_plain(config: PPOConfig, policy_loss_fn: Any, value_loss_fn: Any) -> None:

@@ -35,6 +35,15 @@ class StepsConfig(LearnerConfig, Protocol):
     def num_steps(self) -> int: ...
 
 
+class AnnealedConfig(Protocol):
+    """What a config holds for a step size that may fall."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def anneal_learning_rate(self) -> bool: ...
+
+
 class EpisodesConfig(LearnerConfig, Protocol):
     """What the config of an algorithm that is given its episodes holds besides."""
 
@@ -115,9 +124,13 @@ class Learner:
         optimizer.step()
         return norms
 
-    def set_learning_rate(self, learning_rate: float) -> None:
-        """From the next step on."""
-        self.optimizer.learning_rate = learning_rate
+    def anneal(self, done: float, config: AnnealedConfig) -> float:
+        """Set the step size when the share `done` of a run is over, and return it."""
+        rate = config.learning_rate
+        if config.anneal_learning_rate:
+            rate *= 1 - done
+        self.optimizer.learning_rate = rate
+        return rate
 
 
 def count_updates(env: Environment, config: StepsConfig) -> int:

@@ -177,10 +177,7 @@ def ppo(
     observations, price = env.reset(), config.penalty
     num_updates = count_updates(env, config)
     for done in tqdm(range(num_updates), desc="PPO", disable=not progress):
-        rate = config.learning_rate
-        if config.anneal_learning_rate:
-            rate *= 1 - done / num_updates
-        learner.set_learning_rate(rate)
+        rate = learner.anneal(done / num_updates, config)
         rollout, observations = steps.collect(
             env, learner.sampler, observations, config.num_steps
         )

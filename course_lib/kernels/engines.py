@@ -82,11 +82,16 @@ def choose_engine(
 def compiled_loop(
     name: str, dtype: torch.dtype
 ) -> tuple[Callable[..., Any] | None, str]:
-    """Compile one of `numba_loops` for one dtype; return it, or None and the reason."""
-    try:
-        from course_lib.kernels import numba_loops
+    """Compile a loop of `numba_loops`, or a pass of `loss_loops`, for one dtype.
 
-        return numba_loops.compile_loop(name, dtype), ""
+    Returns:
+        The loop, or None and the reason.
+    """
+    try:
+        from course_lib.kernels import loss_loops, numba_loops
+
+        home = loss_loops if name.endswith("_pass") else numba_loops
+        return home.compile_loop(name, dtype), ""
     except Exception as problem:  # whatever breaks numba here, torch still serves
         return None, f"{type(problem).__name__}: {problem}"
 

@@ -21,6 +21,16 @@ def trained(name: str, x: Tensor, mask: Tensor | None) -> Tensor:
     """Return x [..., T] with its gradient, 0 where masked, float32 or float64.
 
     Raises:
+        As `require_steps`.
+    """
+    require_steps(name, x, mask)
+    return select(x.to(accumulation_dtype(x)), mask)
+
+
+def require_steps(name: str, x: Tensor, mask: Tensor | None) -> None:
+    """Refuse what has no steps, or a mask that does not fit them.
+
+    Raises:
         TypeError: x is no tensor of floats, mask is not boolean.
         ValueError: x has no axis or no entry, or mask another shape or device.
     """
@@ -29,7 +39,6 @@ def trained(name: str, x: Tensor, mask: Tensor | None) -> Tensor:
         raise ValueError(f"{name} must hold at least one entry, got {[*x.shape]}")
     if mask is not None:
         require_flags("mask", mask, x)
-    return select(x.to(accumulation_dtype(x)), mask)
 
 
 def constant(name: str, x: Tensor, model: Tensor, mask: Tensor | None) -> Tensor:

@@ -28,14 +28,14 @@ Array = NDArray[Any]
 _BLOCK = 4096
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any]) -> Any:
     try:
         return numba.njit(cache=True)(function)
     except RuntimeError:  # no folder that the compiled code may be kept in
         return numba.njit(function)
 
 
-@_compiled
+@compiled
 def scan_loop(
     x: Array, decay: Array, one_decay: float, use_one: bool, init: Array, y: Array
 ) -> bool:
@@ -54,7 +54,7 @@ def scan_loop(
     return saw_nan
 
 
-@_compiled
+@compiled
 def gae_loop(
     rewards: Array,
     values: Array,
@@ -140,7 +140,7 @@ def _results_of_row(
         returns[row, t] = sums[i] + values[row, t]
 
 
-@_compiled
+@compiled
 def gae_by_fours(
     rewards: Array,
     values: Array,

@@ -16,7 +16,14 @@ from course_lib.kernels.arguments import (
     require_price,
     require_twin,
 )
-from course_lib.kernels.loss_terms import Diagnostics, constant, share, trained
+from course_lib.kernels.compiled_losses import compiled_loss
+from course_lib.kernels.loss_terms import (
+    Diagnostics,
+    constant,
+    require_steps,
+    share,
+    trained,
+)
 from course_lib.kernels.masked import mean_of_real
 from course_lib.kernels.reduction import Reduction, reduced
 from course_lib.kernels.selection import refuse_nan_behind, select
@@ -127,6 +134,36 @@ def clipped_policy_loss(
     Source: Schulman et al. (2017), "Proximal policy optimization", equation 7.
     """
     clip_eps = require_not_negative("clip_eps", clip_eps)
+    require_steps("log_probs", log_probs, mask)
+    require_twin("old_log_probs", old_log_probs, log_probs)
+    require_like("advantages", advantages, log_probs.shape, log_probs)
+
+    def in_operations(log_probs: Tensor) -> tuple[Tensor, Diagnostics]:
+        return _clipped_in_operations(
+            log_probs, old_log_probs, advantages, clip_eps, mask, reduction,
+            constant_length,
+        )  # fmt: skip
+
+    if reduction == "token_mean" and constant_length is None:
+        constants = (old_log_probs, advantages)
+        compiled = compiled_loss(
+            "clipped_policy_pass", log_probs, constants, mask, in_operations, clip_eps
+        )
+        if compiled is not None:
+            names = ("approx_kl", "clip_frac", "clip_frac_active", "ratio_max")
+            return compiled[0], dict(zip(names, compiled[1], strict=True))
+    return in_operations(log_probs)
+
+
+def _clipped_in_operations(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    clip_eps: float,
+    mask: Tensor | None,
+    reduction: Reduction,
+    constant_length: int | None,
+) -> tuple[Tensor, Diagnostics]:
     log_ratio = _log_ratio(log_probs, old_log_probs, mask)
     gain = constant("advantages", advantages, log_probs, mask)
     ratio = log_ratio.detach().exp()

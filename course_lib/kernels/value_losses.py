@@ -5,8 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from course_lib.kernels.arguments import require_not_negative
-from course_lib.kernels.loss_terms import Diagnostics, constant, share, trained
+from course_lib.kernels.arguments import require_like, require_not_negative
+from course_lib.kernels.compiled_losses import compiled_loss
+from course_lib.kernels.loss_terms import (
+    Diagnostics,
+    constant,
+    require_steps,
+    share,
+    trained,
+)
 from course_lib.kernels.masked import variance_of_real
 from course_lib.kernels.reduction import Reduction, reduced
 from course_lib.kernels.selection import refuse_nan_behind
@@ -50,11 +57,21 @@ def value_loss(
 
     Source: Schulman et al. (2017), equation 9 (L^VF, there without the half).
     """
-    v = trained("values", values, mask)
-    target = constant("returns", returns, values, mask)
-    loss = reduced((v - target).square() / 2, mask, reduction, constant_length)
-    refuse_nan_behind(loss, mask, values=values, returns=returns)
-    return loss, _fit(v.detach(), target, mask)
+    require_steps("values", values, mask)
+    require_like("returns", returns, values.shape, values)
+
+    def in_operations(values: Tensor) -> tuple[Tensor, Diagnostics]:
+        v = trained("values", values, mask)
+        target = constant("returns", returns, values, mask)
+        loss = reduced((v - target).square() / 2, mask, reduction, constant_length)
+        refuse_nan_behind(loss, mask, values=values, returns=returns)
+        return loss, _fit(v.detach(), target, mask)
+
+    if reduction == "token_mean" and constant_length is None:
+        compiled = compiled_loss("value_pass", values, (returns,), mask, in_operations)
+        if compiled is not None:
+            return compiled[0], {"explained_variance": compiled[1][0]}
+    return in_operations(values)
 
 
 def clipped_value_loss(
