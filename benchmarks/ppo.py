@@ -1,6 +1,6 @@
 """PPO beside its peers: CPU time at equal steps, minibatches and updates.
 
-    python course.py bench ppo            about ten minutes
+    python course.py bench ppo            about fifteen minutes
     python course.py bench ppo --quick    8,192 steps of CartPole each, kept nowhere
 
 One thread, CPU seconds. Every competitor runs with the same numbers (`TASKS`) and in
@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import reinforce
 from benchmarks.ppo_peers import PEERS
 from benchmarks.report import write_page
 from benchmarks.timing import OURS, circumstances
@@ -232,6 +233,8 @@ def main(arguments: list[str] | None = None) -> None:
         text = json.dumps(in_order, indent=2) + "\n"
         RESULTS.write_text(text, encoding="utf-8", newline="\n")
         write_page()
+    if not (chosen.quick or chosen.only):
+        reinforce.main()
 
 
 def _kept() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import kernel_cases_log_probs as log_probs
 from benchmarks import kernel_cases_losses as losses
 from benchmarks import report_words as words
-from benchmarks.report_ppo import ppo_part
+from benchmarks.report_ppo import ppo_part, reinforce_part
 from benchmarks.timing import ROUNDS_OF_THE_SLOW, WARM_BYTES, rounded
 
 Row = dict[str, Any]
@@ -41,6 +41,9 @@ def write_page() -> None:
     if (RESULTS / "ppo.json").exists():
         runs = json.loads((RESULTS / "ppo.json").read_text(encoding="utf-8"))
         parts.append(ppo_part(runs))
+    if (RESULTS / "reinforce.json").exists():
+        runs = json.loads((RESULTS / "reinforce.json").read_text(encoding="utf-8"))
+        parts.append(reinforce_part(runs))
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("\n".join(parts), encoding="utf-8", newline="\n")
 

@@ -53,6 +53,42 @@ state-dependent exploration.
 """
 
 
+REINFORCE = """\
+## REINFORCE
+
+Written by `python -m benchmarks.reinforce`, which `bench ppo` runs as well.
+
+{where}
+
+1,000 episodes of CartPole with a learned baseline, 200 updates of five episodes, CPU
+seconds on one thread. Ours plays the five side by side; the plain loop has one
+environment, a forward pass for each step, and two torch Adams. Who learns faster plays
+longer, so the last column is what a thousand steps cost; the one before is the mean
+return of the last 100 episodes of each seed.
+
+{table}
+"""
+
+
+def reinforce_part(record: dict[str, Any]) -> str:
+    """A line for each competitor, medians over the seeds."""
+    lines = [
+        "| who | seeds | CPU s | over ours | steps | last 100 | ms a 1,000 steps |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = record["rows"]
+    for who, own in by_competitor(rows).items():
+        cost = statistics.median(
+            1e6 * row["cpu_seconds"] / row["env_steps"] for row in own
+        )
+        lines.append(
+            f"| {who} | {len(own)} | {seconds(own):.1f} | {ratio(rows, who):.2f} | "
+            f"{statistics.median(row['env_steps'] for row in own):,} | "
+            f"{', '.join(str(row['last_hundred']) for row in own)} | {cost:.0f} |"
+        )
+    return REINFORCE.format(where=where(record), table="\n".join(lines))
+
+
 def ppo_part(record: dict[str, dict[str, Any]]) -> str:
     """What was measured so far, task by task."""
     parts = []
