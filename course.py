@@ -607,11 +607,16 @@ def slides(env: Environment, options: argparse.Namespace) -> int:
 def bench(env: Environment, options: argparse.Namespace) -> int:
     if options.cpu and options.what != "device":
         raise Stop("--cpu goes with `bench device`; the others need no GPU.")
-    if options.quick and options.what != "ppo":
-        raise Stop("--quick goes with `bench ppo`; the others have no short form.")
+    if options.quick and options.what not in ("ppo", "rlhf"):
+        raise Stop("--quick goes with `bench ppo` and `bench rlhf`.")
     # Where torch comes without a GPU's compiler there is nothing to measure on one.
     gpu = has_nvidia_gpu() and not options.cpu
-    extra = {"kernels": "bench", "ppo": "bench", "device": "gpu" if gpu else "lab"}
+    extra = {
+        "kernels": "bench",
+        "ppo": "bench",
+        "rlhf": "lab",
+        "device": "gpu" if gpu else "lab",
+    }
     flags = [f"--{name}" for name in ("cpu", "quick") if getattr(options, name)]
     return run_tool(env, extra[options.what], f"benchmarks.{options.what}", flags)
 
@@ -660,15 +665,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     one = verb(slides, "make one HTML file of slides per chapter (about a minute each)")
     one.add_argument("chapters", nargs="*", metavar="NN", help="such as 02 (else all)")
-    one = verb(bench, "time the library beside its peers (4 to 15 minutes)")
+    one = verb(bench, "time the library beside its peers (2 to 15 minutes)")
     one.add_argument(
         "what",
-        choices=("kernels", "ppo", "device"),
-        help="kernels, ppo: on the CPU, beside other libraries; device: on a GPU",
+        choices=("kernels", "ppo", "rlhf", "device"),
+        help="kernels, ppo, rlhf: on the CPU, beside their peers; device: on a GPU",
     )
-    one.add_argument("--quick", action="store_true", help="ppo: half a minute")
+    one.add_argument("--quick", action="store_true", help="ppo, rlhf: half a minute")
     one.add_argument(
-        "--cpu", action="store_true", help="device: only the checks, on the CPU"
+        "--cpu", action="store_true", help="device: a short form on the CPU"
     )
     return parser
 

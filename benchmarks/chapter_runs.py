@@ -7,18 +7,14 @@ about {hours} hours on one core; name some to make only these, `--list` to see t
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
+from benchmarks import kept_runs
+from benchmarks.kept_runs import PACKAGES, plain
 from benchmarks.timing import circumstances
 from course_lib.algorithms import (
     ActorCriticConfig,
@@ -34,9 +30,7 @@ from course_lib.algorithms import (
 from course_lib.algorithms.faults import FAULTS, faulty_ppo
 from course_lib.envs import CartPole
 
-FOLDER = Path(__file__).resolve().parent.parent / "course_lib" / "data"
 COMMAND = "python -m benchmarks.chapter_runs"
-PACKAGES = ("torch", "numpy")
 SEEDS = tuple(range(10))
 GRID = 2048
 """Env steps between two points of a curve."""
@@ -127,7 +121,7 @@ def make(name: str, seeds: tuple[int, ...] = SEEDS, **changes: Any) -> dict[str,
         **circumstances(f"{COMMAND} {name}", PACKAGES),
         "seeds": list(seeds),
         "environments": f"{run.envs} CartPole-v1 for each seed",
-        "config": _plain(config),
+        "config": plain(config),
         "cpu_seconds": round(spent, 1),
         "cpu_seconds_of_one_seed_alone": round(alone, 1),
         "env_steps": steps,
@@ -186,35 +180,9 @@ def _records(histories: list[History]) -> dict[str, list[float | None]]:
     return kept
 
 
-def _plain(config: Any) -> dict[str, Any]:
-    """The config as JSON can hold it."""
-    values = dataclasses.asdict(config)
-    return {
-        name: str(value) if value == math.inf else value
-        for name, value in values.items()
-        if name != "seeds"
-    }
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Make the named runs, or all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="runs to make")
-    parser.add_argument("--list", action="store_true", help="print the names")
-    chosen = parser.parse_args(arguments)
-    unknown = set(chosen.names) - set(RUNS)
-    if unknown:
-        parser.error(f"no run called {', '.join(sorted(unknown))}; see --list")
-    if chosen.list:
-        print("\n".join(RUNS))
-        return
-    torch.set_num_threads(1)
-    for name in chosen.names or RUNS:
-        kept = make(name)
-        text = json.dumps(kept, separators=(",", ":"), allow_nan=False) + "\n"
-        path = FOLDER / f"{name}.json"
-        path.write_text(text, encoding="utf-8", newline="\n")
-        print(f"{name}: {kept['cpu_seconds']} CPU seconds, {len(text) / 1000:.0f} KB")
+    kept_runs.main(__doc__.splitlines()[0], RUNS, make, arguments)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 Under four minutes on one CUDA device. First every kernel is compared with itself in
 float64 on the CPU; then GAE and log-probabilities are timed by the device's own
 events beside a plain loop, `torch.compile` and a copy of as many bytes; last, batched
-CartPole collects a rollout and its advantages without leaving the device. Without
-CUDA it says so and ends; `--cpu` does the first part there, on the torch engine.
+CartPole collects a rollout and its advantages without leaving the device, PPO trains on
+it, and RLHF on the toy. Without CUDA it says so and ends; `--cpu` does the first part
+there, on the torch engine, and a little of RLHF.
 
 A chapter adds a line to `CHECKS` for a new kernel and one to `TIMINGS` for a new time.
 """
@@ -14,8 +15,10 @@ A chapter adds a line to `CHECKS` for a new kernel and one to `TIMINGS` for a ne
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,16 +26,20 @@ from typing import Any
 import torch
 
 from benchmarks.device_checks import CHECKS, RECURRENCES, largest_difference
+from benchmarks.device_rlhf import time_rlhf
 from benchmarks.device_times import TIMINGS
 from benchmarks.report import write_page
 from benchmarks.timing import circumstances
 from course_lib.kernels import Engine
 
+Timing = Callable[[torch.device], Iterator[dict[str, Any]]]
 RESULTS = Path(__file__).parent / "results" / "device.json"
 COMMAND = "python course.py bench device"
 DEVICE = torch.device("cuda")
 BUDGET = 180.0
 """Seconds after which no further time is begun; the longest takes half a minute."""
+SHORT = (functools.partial(time_rlhf, shapes=((16, 8),), num_updates=2),)
+"""What is timed on a CPU: nothing to learn from, but it has run."""
 TOLERANCE = 2e-6
 """Largest error of float32 over the largest result of a check (or over 1)."""
 
@@ -40,7 +47,7 @@ TOLERANCE = 2e-6
 def main(arguments: list[str] | None = None) -> int:
     """Check, measure, print, and keep what was measured on a GPU."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cpu", action="store_true", help="the first part, on the CPU")
+    parser.add_argument("--cpu", action="store_true", help="a short form on the CPU")
     parser.add_argument("--dry", action="store_true", help="print, keep nothing")
     chosen = parser.parse_args(arguments)
     if not chosen.cpu and not torch.cuda.is_available():
@@ -51,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     engines: tuple[Engine, ...] = ("torch",) if chosen.cpu else ("auto", "torch")
     checks = check(device, engines)
     wrong = [row["name"] for row in checks if not row["right"]]
-    times = [] if chosen.cpu else measure(began)
+    times = measure(began, device, SHORT if chosen.cpu else TIMINGS)
     print("All kernels agree." if not wrong else "Wrong: " + ", ".join(wrong))
     if not chosen.cpu and not chosen.dry:
         record = circumstances(COMMAND, ("torch", "triton"))
@@ -83,10 +90,12 @@ def check(device: torch.device, engines: tuple[Engine, ...]) -> list[dict[str, A
     return rows
 
 
-def measure(began: float) -> list[dict[str, Any]]:
+def measure(
+    began: float, device: torch.device, timings: tuple[Timing, ...]
+) -> list[dict[str, Any]]:
     """Take the times one after the other, as long as there is time for another."""
     rows = []
-    for row in chain.from_iterable(timing(DEVICE) for timing in TIMINGS):
+    for row in chain.from_iterable(timing(device) for timing in timings):
         rows.append(row)
         print(json.dumps(row), flush=True)
         torch.cuda.empty_cache()

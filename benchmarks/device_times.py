@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.device_ppo import time_ppo
+from benchmarks.device_rlhf import time_rlhf
 from benchmarks.kernel_cases_gae import GAMMA, LAM, make_rollout, plain_loop
 from benchmarks.kernel_cases_log_probs import gathered_log_probs
 from benchmarks.timing import Run, rounded
@@ -200,4 +202,4 @@ def _copy(num_bytes: int, device: torch.device) -> Run:
     return lambda: target.copy_(source)
 
 
-TIMINGS = (time_gae, time_log_probs, time_cartpole)
+TIMINGS = (time_gae, time_log_probs, time_cartpole, time_ppo, time_rlhf)

@@ -11,6 +11,7 @@ from benchmarks import kernel_cases_log_probs as log_probs
 from benchmarks import kernel_cases_losses as losses
 from benchmarks import report_words as words
 from benchmarks.report_ppo import ppo_part, reinforce_part
+from benchmarks.report_rlhf import rlhf_part
 from benchmarks.timing import ROUNDS_OF_THE_SLOW, WARM_BYTES, rounded
 
 Row = dict[str, Any]
@@ -38,12 +39,11 @@ def write_page() -> None:
     parts = [how, *kernel_parts(record["rows"])]
     if (RESULTS / "device.json").exists():
         parts.append(device_part())
-    if (RESULTS / "ppo.json").exists():
-        runs = json.loads((RESULTS / "ppo.json").read_text(encoding="utf-8"))
-        parts.append(ppo_part(runs))
-    if (RESULTS / "reinforce.json").exists():
-        runs = json.loads((RESULTS / "reinforce.json").read_text(encoding="utf-8"))
-        parts.append(reinforce_part(runs))
+    later = {"ppo": ppo_part, "reinforce": reinforce_part, "rlhf": rlhf_part}
+    for name, part in later.items():
+        if (RESULTS / f"{name}.json").exists():
+            runs = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+            parts.append(part(runs))
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("\n".join(parts), encoding="utf-8", newline="\n")
 

@@ -24,6 +24,7 @@ from benchmarks.device_times import (
     time_cartpole,
     time_gae,
     time_log_probs,
+    time_rlhf,
 )
 from course_lib import kernels
 
@@ -48,11 +49,12 @@ def test_a_device_check_sees_a_wrong_result(monkeypatch, capsys):
     assert "Wrong: broken" in capsys.readouterr().out
 
 
-def test_the_first_part_runs_on_a_cpu(capsys):
+def test_a_short_form_runs_on_a_cpu(capsys):
     assert device.main(["--cpu"]) == 0
     told = capsys.readouterr().out
     assert "All kernels agree." in told
     assert '"gae, engine torch"' in told and '"whiten"' in told
+    assert '"name": "RLHF on the toy", "shape": [16, 8]' in told
 
 
 def test_a_nan_is_wrong_even_where_float64_has_it_too():
@@ -103,6 +105,8 @@ def test_the_device_times_run_small_and_without_a_device(monkeypatch):
     }
     (row,) = time_cartpole(CPU, ((8, 4),))
     assert row["steps_per_second"] > 0 and math.isfinite(row["steps_per_second"])
+    (row,) = time_rlhf(CPU, ((4, 3),), num_updates=1)
+    assert row["shape"] == [4, 3] and row["microseconds"]["an update"] > 0
 
 
 def test_where_nothing_can_be_compiled_the_times_do_without(monkeypatch, capsys):
@@ -124,13 +128,13 @@ def test_the_rollout_goes_on_where_it_stopped():
     assert not torch.equal(first, second)
 
 
-def test_beyond_its_budget_it_begins_no_other_time(monkeypatch, capsys):
+def test_beyond_its_budget_it_begins_no_other_time(capsys):
     def three(_):
         yield from ({"row": number} for number in range(3))
 
-    monkeypatch.setattr(device, "TIMINGS", (three, three))
-    assert len(device.measure(time.monotonic())) == 6
-    assert device.measure(time.monotonic() - device.BUDGET - 1) == [{"row": 0}]
+    twice, long_ago = (three, three), time.monotonic() - device.BUDGET - 1
+    assert len(device.measure(time.monotonic(), CPU, twice)) == 6
+    assert device.measure(long_ago, CPU, twice) == [{"row": 0}]
     assert "nothing more was timed" in capsys.readouterr().out
 
 

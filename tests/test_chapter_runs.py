@@ -1,6 +1,5 @@
 """The kept results of long runs: whole, as claimed, and a short rerun still agrees."""
 
-import json
 import math
 import statistics
 
@@ -9,7 +8,6 @@ import torch
 
 from benchmarks.chapter_runs import (
     COMMAND,
-    FOLDER,
     GRID,
     RUNS,
     curve,
@@ -17,20 +15,18 @@ from benchmarks.chapter_runs import (
     main,
     make,
 )
+from benchmarks.kept_runs import FOLDER, load
 from course_lib.algorithms.history import Episode, History
 from course_lib.envs import CartPole
 
-
-def kept(name):
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-
-
-KEPT = sorted(path.stem for path in FOLDER.glob("*.json"))
+KEPT = sorted(
+    path.stem for path in FOLDER.glob("*.json") if not path.stem.startswith("rlhf-")
+)
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_every_run_is_kept_with_what_made_it(name):
-    run = kept(name)
+    run = load(name)
     assert run["command"] == f"{COMMAND} {name}"
     assert run["seeds"] == list(range(10))
     assert {"python", "torch", "numpy"} <= set(run["versions"])
@@ -46,13 +42,13 @@ def test_no_kept_run_is_left_of_one_that_is_gone():
 
 
 def last_returns(name):
-    rows = kept(name)["returns"]
+    rows = load(name)["returns"]
     return [next(v for v in reversed(row) if v is not None) for row in rows]
 
 
 @pytest.mark.parametrize("name", ["ppo", "trpo"])
 def test_each_seed_is_solved_within_the_claimed_steps(name):
-    solved = kept(name)["solved_at"]
+    solved = load(name)["solved_at"]
     assert None not in solved and max(solved) <= 70_000
     assert min(last_returns(name)) >= 475
 
@@ -62,7 +58,7 @@ def test_the_worst_fault_learns_nothing():
 
 
 def test_a_short_rerun_begins_as_the_kept_run_does_and_learns_like_it():
-    run, again = kept("ppo"), make("ppo", seeds=(0,), total_steps=5 * GRID)
+    run, again = load("ppo"), make("ppo", seeds=(0,), total_steps=5 * GRID)
     # Before the first update a run depends on its random numbers alone.
     assert again["returns"][0][0] == pytest.approx(run["returns"][0][0], abs=1.5)
     # Afterwards two processors may part: within the seeds' range, widened by half.
@@ -101,6 +97,6 @@ def test_an_unknown_run_is_refused_by_name(capsys):
 
 
 def test_numbers_that_are_none_are_kept_as_none():
-    run = kept("ppo")
+    run = load("ppo")
     numbers = [v for column in run["records"].values() for v in column if v is not None]
     assert all(math.isfinite(value) for value in numbers)

@@ -782,6 +782,7 @@ def test_the_first_failure_ends_the_tests_with_its_exit_code(
         (["bench", "device"], ["benchmarks.device"]),
         (["bench", "ppo"], ["benchmarks.ppo"]),
         (["bench", "ppo", "--quick"], ["benchmarks.ppo", "--quick"]),
+        (["bench", "rlhf", "--quick"], ["benchmarks.rlhf", "--quick"]),
         (["bench", "device", "--cpu"], ["benchmarks.device", "--cpu"]),
     ],
 )
@@ -803,6 +804,7 @@ def test_build_slides_and_bench_hand_their_arguments_on(arguments, module, monke
     [
         ("kernels", False, "bench"),
         ("ppo", False, "bench"),
+        ("rlhf", False, "lab"),
         ("device", True, "gpu"),
         ("device", False, "lab"),
     ],
@@ -831,7 +833,7 @@ def test_bench_kernels_has_no_cpu_to_choose(monkeypatch, capsys):
     assert "goes with `bench device`" in capsys.readouterr().err
 
 
-def test_only_ppos_benchmark_has_a_short_form(monkeypatch, capsys):
+def test_only_whole_trainings_have_a_short_benchmark(monkeypatch, capsys):
     monkeypatch.setattr(course.Environment, "ensure", lambda self, extra: None)
     assert course.main(["bench", "kernels", "--quick"]) == 1
     assert "goes with `bench ppo`" in capsys.readouterr().err

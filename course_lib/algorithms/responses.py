@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from course_lib.algorithms.history import Record
 from course_lib.kernels.arguments import require_like
-from course_lib.models import FlatParameters, GRULanguageModel
+from course_lib.models import Adam, FlatParameters, GRULanguageModel
 
 ScoreFn = Callable[[Tensor, Tensor], Tensor]
 """Called as `score_fn(tokens, mask)` on [B, T] int64 and bool; gives [B] floats."""
@@ -94,9 +94,7 @@ class ModelLearner:
 
     def __init__(self, model: nn.Module, config: LearnerConfig) -> None:
         self.parameters = FlatParameters(model, stacked=False)
-        self.optimizer = torch.optim.Adam(
-            [self.parameters.values], lr=config.learning_rate, eps=1e-5, fused=True
-        )
+        self.optimizer = Adam(self.parameters, config.learning_rate)
         self.max_grad_norm = config.max_grad_norm
         # Not the numbers that the first weights were drawn from; torch reads 32 bits.
         self.generator = torch.Generator(self.parameters.values.device)
@@ -140,8 +138,7 @@ class LanguageLearner(ModelLearner):
         rate = config.learning_rate
         if config.anneal_learning_rate:
             rate *= 1 - done / config.num_updates
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.optimizer.learning_rate = rate
         return rate
 
     @torch.no_grad()

@@ -94,7 +94,9 @@ def masked_var(
         where the unbiased form would be 0 / 0; with none, 0.
     """
     x, dtype = _checked(x, mask, dim)
-    var = variance_of_real(x, mask, dim, unbiased)
+    count = _count(x, mask, dim)
+    far = _distances(x, mask, dim, count)
+    var = _sum(far * far, dim) / (count - 1 if unbiased else count).clamp(min=1)
     refuse_nan_behind(var, mask, x=x)
     return var.to(dtype)
 
@@ -160,13 +162,11 @@ def mean_of_real(x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tens
     return _sum(select(x, mask), dim) / _count(x, mask, dim).clamp(min=1)
 
 
-def variance_of_real(
-    x: Tensor, mask: Tensor | None, dim: int | None = None, unbiased: bool = False
-) -> Tensor:
-    """`masked_var` of what is checked and wide; refuses nothing."""
-    count = _count(x, mask, dim)
-    far = _distances(x, mask, dim, count)
-    return _sum(far * far, dim) / (count - 1 if unbiased else count).clamp(min=1)
+def variance_of_real(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`masked_var` of all that is checked, wide and a constant; refuses nothing."""
+    count = _count(x, mask, None)
+    far = _own_distances(x, mask, count)
+    return torch.dot(far.view(-1), far.view(-1)) / count.clamp(min=1)
 
 
 def _checked(x: object, mask: object, dim: object) -> tuple[Tensor, torch.dtype]:

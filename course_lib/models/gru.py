@@ -84,13 +84,13 @@ class _Unrolled(torch.autograd.Function):
         gates = embedding(tokens, wide)  # [T, B, 4H]
         states = table.new_zeros(steps + 1, rows, size)  # h_0 to h_T
         new = table.new_empty(steps, rows, size)  # n
-        for t in range(steps):
-            gates[t, :, : 3 * size].addmm_(states[t], weight)
-            gates[t, :, : 2 * size].sigmoid_()
-            r, z, pull, x = gates[t].split(size, -1)
-            torch.addcmul(x, r, pull, out=new[t])
-            _tanh(new[t], out=new[t])
-            torch.lerp(new[t], states[t], z, out=states[t + 1])
+        for t, (gate, state, n) in enumerate(zip(gates, states, new, strict=False)):
+            if t > 0:  # h_0 is 0
+                gate[:, : 3 * size].addmm_(state, weight)
+            gate[:, : 2 * size].sigmoid_()
+            r, z, pull, x = gate.unflatten(-1, (4, size)).unbind(1)  # [B, H] each
+            torch.addcmul(x, r, pull, out=n)
+            torch.lerp(_tanh(n, out=n), state, z, out=states[t + 1])
         ctx.save_for_backward(tokens, weight, gates, states, new)
         ctx.num_tokens = len(table)
         return states[1:]
@@ -100,28 +100,39 @@ class _Unrolled(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
         tokens, weight, gates, states, new = ctx.saved_tensors
         size = len(weight)
-        slopes = torch.empty_like(gates)
+        slopes = _slopes(gates, states[:-1], new)  # [T, B, 4H]
+        by_gate, sums = slopes.unflatten(-1, (4, size)), slopes[..., : 3 * size]
+        z = gates[..., size : 2 * size]
         d_state = torch.zeros_like(new[0])
         for t in reversed(range(len(new))):
-            r, z, pull, _ = gates[t].split(size, -1)
-            d_r, d_z, d_pull, d_x = slopes[t].split(size, -1)
             d_state += upstream[t]
-            kept = d_state * z
-            d_new = d_state.sub_(kept)
-            # Slopes: 1 - n^2 of tanh, and r (1 - r), z (1 - z) of the sigmoids.
-            torch.addcmul(d_new, d_new * new[t], new[t], value=-1, out=d_x)
-            torch.mul(d_x, r, out=d_pull)
-            through_r = d_pull * pull
-            torch.addcmul(through_r, through_r, r, value=-1, out=d_r)
-            through_z = (states[t] - new[t]).mul_(kept)
-            torch.addcmul(through_z, through_z, z, value=-1, out=d_z)
-            d_state = kept.addmm_(slopes[t, :, : 3 * size], weight.t())
+            by_gate[t].mul_(d_state.unsqueeze(1))
+            if t > 0:  # nobody asks for the gradient of h_0
+                d_state.mul_(z[t]).addmm_(sums[t], weight.t())
         flat = slopes.view(-1, 4 * size)
-        d_weight = states[:-1].reshape(-1, size).t() @ flat[:, : 3 * size]
-        sums = flat.new_zeros(ctx.num_tokens, 4 * size)
-        sums.index_add_(0, tokens.reshape(-1), flat)
-        d_table = torch.cat((sums[:, : 2 * size], sums[:, 3 * size :]), 1)
-        return None, d_table, d_weight, sums[:, 2 * size : 3 * size].sum(0)
+        d_weight = states[1:-1].reshape(-1, size).t() @ sums[1:].reshape(-1, 3 * size)
+        by_token = flat.new_zeros(ctx.num_tokens, 4 * size)
+        by_token.index_add_(0, tokens.reshape(-1), flat)
+        d_table = torch.cat((by_token[:, : 2 * size], by_token[:, 3 * size :]), 1)
+        return None, d_table, d_weight, by_token[:, 2 * size : 3 * size].sum(0)
+
+
+def _slopes(gates: Tensor, before: Tensor, new: Tensor) -> Tensor:
+    """What h' changes by with each of a step's four sums, [T, B, 4H].
+
+    Slopes: 1 - n^2 of tanh, and r (1 - r), z (1 - z) of the sigmoids.
+    """
+    size = new.shape[-1]
+    r, z, pull, _ = gates.split(size, -1)  # [T, B, H] each
+    slopes = torch.empty_like(gates)
+    d_r, d_z, d_pull, d_x = slopes.split(size, -1)
+    kept = 1 - z
+    torch.mul(new, new, out=d_x)
+    torch.addcmul(kept, kept, d_x, value=-1, out=d_x)
+    torch.mul(d_x, r, out=d_pull)
+    torch.addcmul(d_pull, d_pull, r, value=-1, out=d_r).mul_(pull)
+    torch.sub(before, new, out=d_z).mul_(z).mul_(kept)
+    return slopes
 
 
 def _tanh(x: Tensor, out: Tensor | None = None) -> Tensor:

@@ -143,13 +143,15 @@ class GRULanguageModel(nn.Module):
         # argmax(z - log E) with E ~ Exp(1) is a draw from softmax(z).
         noise = torch.empty(shape, device=self.device).exponential_(generator=generator)
         noise.log_()
-        token = torch.full((rows,), self.vocab_size, device=self.device)
-        states = [self.trunk.table.new_zeros(rows, self.trunk.hidden)] * 2
+        # All begin alike: one row reads BOS for all of them.
+        token = torch.full((1,), self.vocab_size, device=self.device)
+        states = [self.trunk.table.new_zeros(1, self.trunk.hidden)] * 2
         tokens, features, all_logits = [], [], []
         for t in range(length):
             states[0] = self.trunk.step(token, states[0])
             if self.critic is not None:
                 states[1] = self.critic.step(token, states[1])
+            states = [state.expand(rows, -1) for state in states]
             logits = self.lm_head(states[0])  # [B, V]
             token = (logits - noise[t]).argmax(-1)
             tokens.append(token)
