@@ -8,10 +8,14 @@ about {hours} hours on one core; name some to make only these, `--list` to see t
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from benchmarks import kept_runs
 from benchmarks.kept_runs import PACKAGES, plain
@@ -28,12 +32,18 @@ from course_lib.algorithms import (
     trpo,
 )
 from course_lib.algorithms.faults import FAULTS, faulty_ppo
+from course_lib.algorithms.rollout import Sampler, collect_episodes
 from course_lib.envs import CartPole
+from course_lib.models import Categorical
 
 COMMAND = "python -m benchmarks.chapter_runs"
 SEEDS = tuple(range(10))
+GREEDY_SEED = 1_000
+"""Of the environments that no agent has trained in."""
 GRID = 2048
 """Env steps between two points of a curve."""
+POINTS = 400
+"""Updates whose numbers are kept, at most."""
 WINDOW = 10
 """Episodes whose mean return is a point: one metric for every algorithm."""
 
@@ -73,7 +83,10 @@ def _runs() -> dict[str, Run]:
         "no-entropy": {"ent_coef": 0.0},
         "truncation-not-bootstrapped": {"bootstrap_truncated": False},
         "shared-trunk": {"shared": True},
+        "shared-trunk-light-critic": {"shared": True, "vf_coef": 0.005},
         "no-clip": {"clip_eps": math.inf},
+        "rate-times-ten": {"learning_rate": 3e-3},
+        "rate-times-ten-no-clip": {"learning_rate": 3e-3, "clip_eps": math.inf},
         "one-epoch": {"num_epochs": 1},
         "one-step-a-batch": {"num_epochs": 1, "minibatch_size": 2048},
         "lambda-1": {"lam": 1.0},
@@ -135,6 +148,14 @@ def make(name: str, seeds: tuple[int, ...] = SEEDS, **changes: Any) -> dict[str,
             for history in histories
             for place in range(len(history.seeds))
         ],
+        "last_hundred": [
+            round(statistics.mean(history.returns(place)[-100:]), 1)
+            for history in histories
+            for place in range(len(history.seeds))
+        ],
+        "greedy_returns": [
+            score for history in histories for score in greedy_returns(history)
+        ],
         "records": _records(histories),
     }
 
@@ -150,16 +171,34 @@ def curve(history: History, seed: int, steps: list[int]) -> list[float | None]:
 
     None before 10 episodes have ended, and after the agent's last step.
     """
-    episodes = [one for one in history.episodes if one.seed == seed]
-    found: list[float | None] = []
-    ended = 0
-    for step in steps:
-        while ended < len(episodes) and episodes[ended].env_steps <= step:
-            ended += 1
-        last = [one.episode_return for one in episodes[max(0, ended - WINDOW) : ended]]
-        over = step > history.env_steps[seed] or len(last) < WINDOW
-        found.append(None if over else round(sum(last) / WINDOW, 1))
-    return found
+    end = history.env_steps[seed]
+    means = history.recent_returns(steps, WINDOW, seed)
+    return [
+        None if step > end or math.isnan(mean) else round(mean, 1)
+        for step, mean in zip(steps, means, strict=True)
+    ]
+
+
+class _Greedy(Sampler):
+    """Always the likeliest action."""
+
+    @torch.no_grad()
+    def actions(self, observations: Tensor) -> Tensor:
+        rows = observations.unflatten(0, (len(self.generators), -1))
+        policy = self.agent.policy(rows)
+        assert isinstance(policy, Categorical)
+        return policy.mode().flatten(0, 1)
+
+
+def greedy_returns(history: History, episodes: int = 20) -> list[float]:
+    """The mean return of each trained agent when it draws nothing."""
+    assert history.agent is not None
+    env = CartPole(episodes * len(history.seeds), seeds=GREEDY_SEED)
+    rollout = collect_episodes(
+        env, _Greedy(history.agent, history.seeds, torch.device("cpu"))
+    )
+    means = (rollout.rewards * rollout.mask).sum(-1).mean(-1)  # [S]
+    return [round(mean, 1) for mean in means.tolist()]
 
 
 def _alone(run: Run, config: Any, seed: int) -> float:
@@ -169,12 +208,16 @@ def _alone(run: Run, config: Any, seed: int) -> float:
 
 
 def _records(histories: list[History]) -> dict[str, list[float | None]]:
-    """Means over the agents of every number that was logged, to four digits."""
+    """Means over the agents of every number that was logged, to four digits.
+
+    Of every second or third update where there are many: a picture has no more points.
+    """
     names = histories[0].records[0]
     length = min(len(history.records) for history in histories)
+    stride = math.ceil(length / POINTS)
     kept = {}
     for name in names:
-        columns = [history.column(name)[:length] for history in histories]
+        columns = [history.column(name)[:length:stride] for history in histories]
         means = [sum(row) / len(row) for row in zip(*columns, strict=True)]
         kept[name] = [float(f"{m:.4g}") if math.isfinite(m) else None for m in means]
     return kept

@@ -23,13 +23,6 @@ FOLDER = Path(__file__).resolve().parent.parent / "course_lib" / "data"
 PACKAGES = ("torch", "numpy")
 
 
-def load(name: str) -> dict[str, Any]:
-    """Read a kept run."""
-    text = (FOLDER / f"{name}.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
 def save(name: str, kept: dict[str, Any]) -> int:
     """Put a run in its place in one step, and return its size in bytes.
 

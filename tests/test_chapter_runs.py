@@ -15,8 +15,9 @@ from benchmarks.chapter_runs import (
     main,
     make,
 )
-from benchmarks.kept_runs import FOLDER, load
+from benchmarks.kept_runs import FOLDER
 from course_lib.algorithms.history import Episode, History
+from course_lib.data import load
 from course_lib.envs import CartPole
 
 KEPT = sorted(

@@ -77,7 +77,8 @@ def test_a_chapter_asks_and_scrubs(path):
     cells = code_cells(path)
     bank = read_bank()
     asked = [call.args[0].value for cell in cells for call in calls(cell, "quiz")]
-    assert 5 <= len(asked) <= 8
+    # A game of seven runs, "Find the bug", is one exercise and not seven questions.
+    assert 5 <= sum(not name.startswith("bug-") for name in asked) <= 8
     assert len(set(asked)) == len(asked)
     assert set(asked) <= set(bank)
     assert sum(bool(calls(cell, "scrub")) for cell in cells) >= 1

@@ -248,6 +248,60 @@ def test_a_wrong_gradient_is_shown_beside_the_right_one():
     assert "expected       [[0]], gradient with respect to logits: [[[0]]]" in text
 
 
+def test_a_gradient_into_a_constant_is_said_to_be_one_too_many():
+    task = load_task("critic_loss")
+    text = refused(task.wrongs["target-not-detached"].function, "critic_loss")
+    assert "A gradient reaches returns, which is a constant" in text
+    assert "No gradient reaches" not in text
+    assert "you returned   2, gradient with respect to values: [[2]], gradient" in text
+    assert "no gradient with respect to returns" in text  # what is expected
+
+
+def test_a_constant_that_gets_no_gradient_is_never_said_to_lack_one():
+    text = refused(lambda new, old, mask: new.detach() * 0 + 7, "importance_ratio")
+    assert "No gradient reaches log_probs" in text
+    assert "old_log_probs:" not in text
+
+
+def test_minibatches_may_be_yielded_returned_as_a_list_or_as_a_tuple():
+    task = load_task("minibatch_indices")
+    for make in (iter, list, tuple):
+        answer = lambda *a, make=make: make(task.reference(*a))  # noqa: E731
+        assert check("minibatch_indices", answer).passed
+
+
+def test_a_tensor_where_a_list_is_expected_is_told_so():
+    text = refused(lambda n, size, epochs, shuffle: shuffle(n), "minibatch_indices")
+    assert "returned a Tensor, and a list is expected" in text
+
+
+def test_a_list_of_another_length_is_counted():
+    task = load_task("minibatch_indices")
+    text = refused(task.wrongs["windows"].function, "minibatch_indices")
+    assert "Your list holds 4 entries, and 2 are expected." in text
+
+
+def test_a_generator_that_stops_with_an_error_names_its_line():
+    def broken(num_samples, minibatch_size, num_epochs, shuffle):
+        yield shuffle(num_samples)
+        raise RuntimeError("lost")
+
+    assert "stopped with RuntimeError in its line" in refused(
+        broken, "minibatch_indices"
+    )
+
+
+def test_a_list_of_one_tensor_is_no_tensor():
+    reference = load_task("critic_loss").reference
+    text = refused(lambda *a: [reference(*a)], "critic_loss")
+    assert "returned a list, and a torch.Tensor is expected" in text
+
+
+def test_several_results_are_named_in_the_order_in_which_they_are_expected():
+    text = refused(lambda *a: a[0].mean(), "policy_diagnostics")
+    assert "3 are expected: approx_kl, clip_frac, clip_frac_active" in text
+
+
 def test_a_mistake_of_numbers_is_not_shown_where_only_its_gradient_is_wrong():
     def zeros_dropped(x, mask):
         kept = torch.where(mask, x, 0.0)
@@ -445,12 +499,18 @@ def test_an_interrupt_is_not_taken_for_a_fault():
     "task", [task for task in TASKS if task.any_float], ids=lambda task: task.name
 )
 def test_where_the_text_leaves_the_float_open_any_of_them_is_right(task, dtype):
+    def each(result, change):
+        several = isinstance(result, tuple)
+        return tuple(map(change, result)) if several else change(result)
+
     def in_dtype(function):
-        return lambda *arguments: function(*arguments).to(dtype)
+        return lambda *a: each(function(*a), lambda one: one.to(dtype))
+
+    def whole(*arguments):
+        return each(task.reference(*arguments), lambda one: one.nan_to_num().long())
 
     cases = task.cases(0)
     assert examine(task, in_dtype(task.reference), cases) is None
     wrong = next(iter(task.wrongs.values()))
     assert examine(task, in_dtype(wrong.function), cases).wrong == wrong.name
-    whole = examine(task, lambda *a: task.reference(*a).nan_to_num().long(), cases)
-    assert "torch.int64" in whole.text
+    assert "torch.int64" in examine(task, whole, cases).text

@@ -154,6 +154,34 @@ KNOWN = [
         (doubles(1000, 1000, -1000), doubles(0, 0, 0), doubles(0, 1, -1), 0.2),
         [0, 1.2, -0.8],
     ),
+    # CASES K30; the padding is neutral.
+    (
+        "importance_ratio",
+        (doubles([-1, -2, torch.nan]), doubles([-1.5, -2, 3]), flags([1, 1, 0])),
+        [[1.6487212707, 1, 1]],
+    ),
+    ("critic_loss", (doubles([1], [2]), doubles(1, 2)), 0.0),  # CASES K39
+    ("critic_loss", (doubles([1], [2]), doubles(3, 2)), 1.0),
+    ("clipped_critic_loss", (doubles(0.5), doubles(0), doubles(0.4), 0.2), 0.02),
+    (
+        "clipped_critic_loss",
+        (doubles(0.1, 3), doubles(0, 3), doubles(1, 1), 0.2),
+        1.2025,
+    ),
+    ("entropy_term", (doubles([7, 7]), 0.01), -0.0069314718),  # CASES K40
+    ("entropy_term", (doubles([0.9, 0.1]).log(), 1.0), -0.3250829734),
+    ("entropy_term", (doubles([1, 1, -torch.inf]), 1.0), -0.6931471806),
+    ("normalised_advantages", (doubles([1, 3]), flags([1, 1])), [[-1, 1]]),  # K32
+    (
+        "normalised_advantages",  # CLAIMS, error 21
+        (doubles([1, 2, 3, 9]), flags([1, 1, 1, 0])),
+        [[-1.2247448714, 0, 1.2247448714, 0]],
+    ),
+    ("normalised_advantages", (doubles([3]), flags([1])), [[0]]),  # CASES K33
+    ("variance_explained", (doubles(2, 4, 6), doubles(1, 2, 3)), 0.0),
+    ("variance_explained", (doubles(3, 2, 1), doubles(1, 2, 3)), -3.0),
+    ("variance_explained", (doubles(11, 12), doubles(1, 2)), 1.0),
+    ("variance_explained", (doubles(1, 2), doubles(5, 5)), torch.nan),
 ]
 
 
@@ -162,7 +190,25 @@ def test_a_reference_gives_the_numbers_worked_out_by_hand(name, arguments, expec
     got = load_task(name).reference(*arguments)
     assert got.is_floating_point()
     right = torch.tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(got.double(), right, atol=1e-7, rtol=1e-7)
+    torch.testing.assert_close(
+        got.double(), right, atol=1e-7, rtol=1e-7, equal_nan=True
+    )
+
+
+def test_the_reference_of_the_diagnostics_gives_the_numbers_worked_out_by_hand():
+    # CASES K45 and CLAIMS row 16: e^0.5 - 1.5, and one of the two has gone silent.
+    new, old = doubles(0.5, 0.5), doubles(0, 0)
+    told = load_task("policy_diagnostics").reference(new, old, doubles(1, -1), 0.2)
+    torch.testing.assert_close(torch.stack(told), doubles(0.1487212707, 1, 0.5))
+    new = doubles(0.5, -0.1)
+    kl, _, _ = load_task("policy_diagnostics").reference(new, old, doubles(1, 1), 0.2)
+    torch.testing.assert_close(kl, torch.tensor(0.0767793444, dtype=torch.float64))
+
+
+def test_the_reference_of_the_minibatches_cuts_each_epochs_own_order():
+    orders = iter([torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])])
+    pieces = load_task("minibatch_indices").reference(3, 2, 2, lambda n: next(orders))
+    assert [piece.tolist() for piece in pieces] == [[2, 0], [1], [1, 2], [0]]
 
 
 def test_the_reference_of_the_clipped_objective_has_the_gradient_worked_out_by_hand():

@@ -16,6 +16,8 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
 from PIL import Image, ImageColor
 
+from course_lib import data
+from course_lib.algorithms.history import Episode, History
 from course_lib.notebook import picture, plots, scrub
 from course_lib.notebook.picture import Canvas
 from course_lib.notebook.plots import lines, style
@@ -44,6 +46,15 @@ def run_of(seed, count=40):
         "policy_loss": [-0.0125 + 0.001 * math.cos(2 * i + seed) for i in steps],
         "value_loss": [12_000 / (i + 1) for i in steps],
     }
+
+
+def finished_run(episode_return):
+    """A run of 300 episodes that are all alike."""
+    history = History((0,), env_steps=[98_304])
+    for number in range(300):
+        steps = 300 * (number + 1)
+        history.episodes.append(Episode(0, steps, episode_return, int(episode_return)))
+    return history
 
 
 METRICS = [name for name in run_of(0) if name != "update"]
@@ -86,6 +97,38 @@ DRAWN = {
         *(plots.td_learning, plots.WIDE),
         *({"step_size": 0.05, "runs": 10}, {"step_size": 0.2, "runs": 1}),
     ),
+    "clip": (*(plots.clip_curves, plots.WIDE), *({"eps": 0.2}, {"eps": 0.4})),
+    "surface": (
+        *(plots.clip_surface, plots.PANELS),
+        {"eps": 0.2, "advantage": 1.0, "turn": 0},
+        {"eps": 0.0, "advantage": -2.0, "turn": 45},
+    ),
+    "journey": (
+        *(plots.ratio_journey, plots.WIDE),
+        {"eps": 0.2, "learning_rate": 1e-2},
+        {"eps": 0.5, "learning_rate": 3e-4},
+    ),
+    "ppo loop": (plots.ppo_loop, plots.WIDE, {}, None),
+    "bands": (
+        *(plots.learning_bands, plots.PANELS),
+        {"names": ["reinforce-baseline", "actor-critic", "trpo", "ppo"]},
+        {"names": ["ppo"]},
+    ),
+    "bands and KL": (
+        *(plots.bands_and_record, plots.PANELS),
+        {"names": ["ppo", "ppo-rate-times-ten"]},
+        {"names": ["ppo"], "metric": "ratio_max"},
+    ),
+    "details": (
+        *(plots.detail_effects, plots.PANELS),
+        {"names": [name for name in data.names() if name.startswith("ppo-")]},
+        {"names": ["trpo"]},
+    ),
+    "diagnostics": (
+        *(plots.run_diagnostics, plots.PANELS),
+        {"run": "fault-step-too-large", "update": 20},
+        {"run": "ppo", "update": 47},
+    ),
     "curves": (
         *(plots.training_curves, plots.WIDE),
         {"histories": ONE_RUN, "metrics": METRICS[:2]},
@@ -95,6 +138,15 @@ DRAWN = {
         *(plots.training_curves, plots.PANELS),
         {"histories": SEEDS, "metrics": METRICS},
         {"histories": {"a": run_of(0), "b": run_of(9)}, "metrics": METRICS},
+    ),
+    "own run": (
+        *(plots.run_over_band, plots.WIDE),
+        {"history": finished_run(20.0)},
+        {"history": finished_run(500.0)},
+    ),
+    "sick run": (
+        *(plots.sick_run, plots.PANELS),
+        *({"case": "A"}, {"case": "D"}),
     ),
     "square": (
         *(plots.training_curves, plots.SQUARE),

@@ -8,6 +8,7 @@ import re
 import pytest
 import torch
 
+from course_lib import kernels
 from course_lib.algorithms import evaluation
 from course_lib.envs.finite import random_walk, uniform_policy
 from course_lib.exact import feedback
@@ -25,6 +26,7 @@ LIBRARY = {
     "evaluation": evaluation,
     "exact": exact,
     "feedback": feedback,
+    "kernels": kernels,
     "math": math,
     "torch": torch,
     "uniform": uniform_policy(random_walk()),

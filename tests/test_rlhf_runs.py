@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from benchmarks import rlhf_runs
-from benchmarks.kept_runs import FOLDER, load
+from benchmarks.kept_runs import FOLDER
 from course_lib.algorithms import METHODS, rlhf_ppo
+from course_lib.data import load
 from course_lib.envs import TokenCount
 from course_lib.exact import (
     TokenTree,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -71,6 +71,30 @@ class History:
     def returns(self, seed: int = 0) -> list[float]:
         """The return of every finished episode of one agent, in order."""
         return [e.episode_return for e in self.episodes if e.seed == seed]
+
+    def recent_returns(
+        self, env_steps: Sequence[int], window: int = 10, seed: int = 0
+    ) -> list[float]:
+        """The mean return of the last `window` episodes at each of some env steps.
+
+        Args:
+            env_steps: growing; episodes that were over by then count.
+            window: how many episodes.
+            seed: which agent, as an index.
+
+        Returns:
+            One number for each of `env_steps`, NaN before `window` episodes are over.
+        """
+        episodes = [one for one in self.episodes if one.seed == seed]
+        found: list[float] = []
+        ended = 0
+        for step in env_steps:
+            while ended < len(episodes) and episodes[ended].env_steps <= step:
+                ended += 1
+            last = episodes[max(0, ended - window) : ended]
+            whole = len(last) == window
+            found.append(_mean([e.episode_return for e in last] if whole else []))
+        return found
 
     def solved_at(
         self, threshold: float = 475.0, window: int = 10, seed: int = 0

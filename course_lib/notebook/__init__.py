@@ -11,6 +11,7 @@ try:
     from course_lib.notebook import plots
     from course_lib.notebook.begin import begin
     from course_lib.notebook.checks import check
+    from course_lib.notebook.mended import mended
     from course_lib.notebook.picture import picture
     from course_lib.notebook.quiz import quiz
     from course_lib.notebook.scrub import scrub
@@ -20,4 +21,13 @@ except (ImportError, OSError) as error:  # OSError: a library of torch does not 
         raise
     raise ImportError(f"{error}\n\n{_found}") from error
 
-__all__ = ["begin", "check", "picture", "plots", "quiz", "scrub", "setup_check"]
+__all__ = [
+    "begin",
+    "check",
+    "mended",
+    "picture",
+    "plots",
+    "quiz",
+    "scrub",
+    "setup_check",
+]

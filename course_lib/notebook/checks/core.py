@@ -143,7 +143,7 @@ def _report(
     if mistake is None and (not words or _numbers_too(task, got, expected)):
         words = f"{words} {word('check.values')}".strip()
     if mistake is not None and mistake.detached:
-        lost = missing_gradient(task, got) or ""
+        lost = missing_gradient(task, got, expected) or ""
         words = words if lost in words else f"{words} {lost}".strip()
     unanswered = got.error is not None or got.value is None
     slopes = task.gradients if _slopes_matter(task, got, expected) else ()
@@ -181,7 +181,7 @@ def _slopes_matter(task: Task, got: Outcome, expected: Outcome) -> bool:
         return False
     slack = max(task.tolerance, float32_slack(got))
     pairs = list(zip(got.gradients, expected.gradients, strict=False))
-    if any(mine is None and right is not None for mine, right in pairs):
+    if any((mine is None) != (right is None) for mine, right in pairs):
         return True
     mine, right = values_alone(got), values_alone(expected)
     return not differ(mine, right, slack) and any(
@@ -211,6 +211,8 @@ def show(value: Any) -> str:
     """Return a value in a few characters: four digits, large tensors by shape."""
     if isinstance(value, tuple):
         return "(" + ", ".join(show(part) for part in value) + ")"
+    if isinstance(value, list):
+        return "[" + ", ".join(show(part) for part in value) + "]"
     if isinstance(value, torch.Tensor):
         if value.numel() > 24:
             return f"tensor of shape {list(value.shape)}"

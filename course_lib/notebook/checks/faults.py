@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from course_lib.notebook.checks.outcome import Outcome, equal
+from course_lib.notebook.checks.outcome import Outcome, equal, list_for_one
 from course_lib.notebook.checks.task import Function, Task
 from course_lib.notebook.words import word
 
@@ -23,6 +23,12 @@ def structure(
     if got.mutated:
         return word("check.mutated", argument=got.mutated)
     mine, right = got.results, expected.results
+    if list_for_one(got, expected):
+        return _attributes(got.value, expected.value)
+    if isinstance(expected.value, list) and not isinstance(got.value, tuple | list):
+        return word("check.type", got=_a(got.value), expected="a list")
+    if len(mine) != len(right) and isinstance(expected.value, list):
+        return word("check.count", got=len(mine), expected=len(right))
     if len(mine) != len(right):
         names = ", ".join(task.results)
         counts = {"got": len(mine), "expected": len(right), "names": names}
@@ -31,7 +37,7 @@ def structure(
         words = _attributes(a, b)
         if words:
             return words
-    words = missing_gradient(task, got)
+    words = missing_gradient(task, got, expected)
     if words:
         return words
     if all(equal(a, b, task.tolerance) for a, b in zip(mine, right, strict=True)):
@@ -39,11 +45,14 @@ def structure(
     return None
 
 
-def missing_gradient(task: Task, got: Outcome) -> str | None:
-    """Return words for the first argument that no gradient reaches, or None."""
-    for name, slope in zip(task.gradients, got.gradients, strict=True):
-        if slope is None:
-            return word("check.no_gradient", argument=name)
+def missing_gradient(task: Task, got: Outcome, expected: Outcome) -> str | None:
+    """Return words for the first argument that no gradient reaches although it should,
+    or that one reaches although it is a constant; None where there is neither."""
+    slopes = zip(task.gradients, got.gradients, expected.gradients, strict=True)
+    for name, slope, right in slopes:
+        if (slope is None) != (right is None):
+            kind = "check.no_gradient" if slope is None else "check.unasked_gradient"
+            return word(kind, argument=name)
     return None
 
 

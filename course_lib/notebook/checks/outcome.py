@@ -1,7 +1,7 @@
 """What a function did with one input, and whether that is what another one did."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,16 @@ class Outcome:
     @property
     def results(self) -> tuple[Any, ...]:
         """What was returned, one by one."""
-        return self.value if isinstance(self.value, tuple) else (self.value,)
+        several = isinstance(self.value, tuple | list)
+        return tuple(self.value) if several else (self.value,)
+
+    def holding(self, results: tuple[Any, ...]) -> "Outcome":
+        """Return the same outcome with other results, as a list where it was one."""
+        if isinstance(self.value, list):
+            return replace(self, value=list(results))
+        return replace(
+            self, value=results if isinstance(self.value, tuple) else results[0]
+        )
 
 
 def run(function: Function, case: Case, gradients: Sequence[str] = ()) -> Outcome:
@@ -34,6 +43,8 @@ def run(function: Function, case: Case, gradients: Sequence[str] = ()) -> Outcom
     leaves = [arguments[name].requires_grad_() for name in gradients]
     try:
         value = function(*arguments.values())
+        if isinstance(value, Iterator):  # a function with `yield` in it
+            value = list(value)
         slopes = _slopes(Outcome(value).results, leaves)
     except Exception as error:  # a learner's function may raise anything
         return Outcome(error=error)
@@ -63,11 +74,18 @@ def same(got: Outcome, expected: Outcome, tolerance: float) -> bool:
     """Are two outcomes the same: type of error, or number, shape, dtype and values?"""
     if got.error is not None or expected.error is not None:
         return type(got.error) is type(expected.error)
+    if list_for_one(got, expected):
+        return False
     mine = (*got.results, *got.gradients)
     right = (*expected.results, *expected.gradients)
     if len(mine) != len(right):
         return False
     return all(equal(a, b, tolerance) for a, b in zip(mine, right, strict=True))
+
+
+def list_for_one(got: Outcome, expected: Outcome) -> bool:
+    """Was a list returned where one thing is expected?"""
+    return isinstance(got.value, list) and not isinstance(expected.value, tuple | list)
 
 
 def differ(got: Outcome, expected: Outcome, tolerance: float) -> bool:
@@ -94,8 +112,7 @@ def plain(outcome: Outcome, like: Outcome) -> Outcome:
         return outcome
     bared = tuple(map(bare, results, like.results))
     slopes = tuple(None if one is None else one.double() for one in outcome.gradients)
-    value = bared if isinstance(outcome.value, tuple) else bared[0]
-    return replace(outcome, value=value, gradients=slopes)
+    return replace(outcome.holding(bared), gradients=slopes)
 
 
 def _holds_one_number(value: Any) -> bool:
@@ -114,7 +131,7 @@ def in_dtype_of(expected: Outcome, got: Outcome) -> Outcome:
         return one.to(right.dtype)
 
     results = tuple(map(cast, got.results, expected.results))
-    return replace(got, value=results if isinstance(got.value, tuple) else results[0])
+    return got.holding(results)
 
 
 def values_alone(outcome: Outcome) -> Outcome:
@@ -124,8 +141,7 @@ def values_alone(outcome: Outcome) -> Outcome:
         return one.detach() if isinstance(one, torch.Tensor) else one
 
     results = tuple(map(bare, outcome.results))
-    value = results if isinstance(outcome.value, tuple) else results[0]
-    return replace(outcome, value=value, gradients=())
+    return replace(outcome.holding(results), gradients=())
 
 
 def spoilt(outcome: Outcome) -> bool:
@@ -145,6 +161,9 @@ def float32_slack(outcome: Outcome) -> float:
 
 def equal(a: Any, b: Any, tolerance: float) -> bool:
     """Are two results of one kind, and as near as `tolerance` allows?"""
+    if isinstance(a, list) and isinstance(b, list):
+        pairs = zip(a, b, strict=False)
+        return len(a) == len(b) and all(equal(x, y, tolerance) for x, y in pairs)
     if isinstance(a, int | float) and isinstance(b, int | float):
         return abs(a - b) <= tolerance * max(1.0, abs(b))
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):

@@ -55,7 +55,7 @@ def training_curves(
         _refuse_unfit(f"histories[{name!r}]", history, metrics, x)
     names = list(histories) if any(histories) else []
     columns = _legend_columns(figure, names)
-    grid = _grid(figure, len(metrics), math.ceil(len(names) / columns))
+    grid = panel_grid(figure, len(metrics), math.ceil(len(names) / columns))
     for axes, metric in zip(grid, metrics, strict=True):
         axes.set_title(_name(metric), fontsize="small" if len(grid) > 2 else "medium")
         _panel(axes, list(histories.values()), metric, x)
@@ -102,8 +102,14 @@ def _legend_columns(figure: Figure, names: list[str]) -> int:
     return min(len(names), max(1, int(figure.get_size_inches()[0] / entry))) or 1
 
 
-def _grid(figure: Figure, count: int, legend_rows: int) -> list[Axes]:
-    """Return axes at places that no tick label moves: a live picture must not jump."""
+def panel_grid(figure: Figure, count: int, legend_rows: int) -> list[Axes]:
+    """Return axes at places that no tick label moves: a live picture must not jump.
+
+    Args:
+        figure: drawn on.
+        count: of panels, 1 to 6; more than three stand in two rows.
+        legend_rows: how many rows of a legend to leave room for above them.
+    """
     columns = count if count <= 3 else (count + 1) // 2
     rows = 1 if count <= 3 else 2
     width, height = figure.get_size_inches()

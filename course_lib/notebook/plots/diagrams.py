@@ -16,6 +16,7 @@ from course_lib.notebook.plots.lines import (
     muted,
     series_color,
 )
+from course_lib.notebook.plots.ppo_loop import ppo_loop
 from course_lib.notebook.plots.style import STRIP, WIDE, Size
 from course_lib.notebook.words import word
 
@@ -153,6 +154,7 @@ DIAGRAMS: dict[str, tuple[Callable[[Figure], str], Size]] = {
     "agent-environment": (agent_environment_loop, STRIP),
     "cartpole": (cartpole, STRIP),
     "course-map": (course_map, WIDE),
+    "ppo-loop": (ppo_loop, WIDE),
     "random-walk": (random_walk_chain, STRIP),
 }
 """Each diagram's draw function and size, by the name of its SVG."""
