@@ -2,7 +2,7 @@
 
 Each run trains 10 agents on CartPole and leaves one small file in `course_lib/data/`,
 with the command, the seeds, the versions and the date that made it. All of them take
-about {hours} hours on one core; name some to make only these, `--list` to see them.
+about 40 minutes on one core; name some to make only these, `--list` to see them.
 """
 
 from __future__ import annotations

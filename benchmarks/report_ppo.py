@@ -83,7 +83,7 @@ def reinforce_part(record: dict[str, Any]) -> str:
         )
         lines.append(
             f"| {who} | {len(own)} | {seconds(own):.1f} | {ratio(rows, who):.2f} | "
-            f"{statistics.median(row['env_steps'] for row in own):,} | "
+            f"{statistics.median(row['env_steps'] for row in own):,.0f} | "
             f"{', '.join(str(row['last_hundred']) for row in own)} | {cost:.0f} |"
         )
     return REINFORCE.format(where=where(record), table="\n".join(lines))
