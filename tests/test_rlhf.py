@@ -197,7 +197,7 @@ def test_a_stale_policy_is_the_one_of_that_many_updates_ago():
 
 def test_minibatches_hold_each_response_once_in_one_order_for_all():
     rows = torch.arange(10)
-    batch = ResponseBatch(*[rows.view(-1, 1).expand(10, 3) for _ in range(7)])
+    batch = ResponseBatch(*[rows.view(-1, 1).expand(10, 3) for _ in range(9)])
     pieces = [*minibatches(batch, 4, torch.Generator().manual_seed(1))]
     assert [len(piece.tokens) for piece in pieces] == [4, 4, 2]
     order = torch.cat([piece.tokens[:, 0] for piece in pieces])

@@ -9,6 +9,7 @@ from course_lib.algorithms.evaluation import (
 )
 from course_lib.algorithms.group import METHODS, GroupConfig, rlhf_group
 from course_lib.algorithms.history import Episode, History
+from course_lib.algorithms.language_run import LanguageRun
 from course_lib.algorithms.monte_carlo import (
     MonteCarloEstimate,
     monte_carlo,
@@ -25,9 +26,12 @@ from course_lib.algorithms.preference import (
     sample_pairs,
     train_reward_model,
 )
+from course_lib.algorithms.prompts import PromptSource, greedy_accuracy
 from course_lib.algorithms.reinforce import ReinforceConfig, reinforce
 from course_lib.algorithms.responses import LanguageHistory
 from course_lib.algorithms.rlhf import RLHFConfig, adapted_beta, rlhf_ppo
+from course_lib.algorithms.sft import Demonstrations, SFTConfig, sft
+from course_lib.algorithms.supervised import SupervisedRun
 from course_lib.algorithms.temporal_difference import TDResult, td_update, td_zero
 from course_lib.algorithms.trpo import TRPOConfig, trpo
 
@@ -35,16 +39,21 @@ __all__ = [
     "METHODS",
     "ActorCriticConfig",
     "DPOConfig",
+    "Demonstrations",
     "Episode",
     "GroupConfig",
     "History",
     "LanguageHistory",
+    "LanguageRun",
     "MonteCarloEstimate",
     "PPOConfig",
     "PreferencePairs",
+    "PromptSource",
     "RLHFConfig",
     "ReinforceConfig",
     "RewardModelConfig",
+    "SFTConfig",
+    "SupervisedRun",
     "SweepResult",
     "TDResult",
     "TRPOConfig",
@@ -52,6 +61,7 @@ __all__ = [
     "adapted_beta",
     "dpo",
     "expected_backup",
+    "greedy_accuracy",
     "learned_score",
     "monte_carlo",
     "monte_carlo_from_episodes",
@@ -62,6 +72,7 @@ __all__ = [
     "rlhf_group",
     "rlhf_ppo",
     "sample_pairs",
+    "sft",
     "sweeps",
     "td_update",
     "td_zero",

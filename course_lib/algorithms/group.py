@@ -14,10 +14,11 @@ from typing import Any, Literal
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Callback
+from course_lib.algorithms.language_run import LanguageRun, PromptFn
 from course_lib.algorithms.responses import (
     LanguageHistory,
-    LanguageLearner,
     Numbers,
     ResponseBatch,
     Responses,
@@ -38,7 +39,7 @@ from course_lib.kernels import (
     policy_gradient_loss,
     reduce_steps,
 )
-from course_lib.models import GRULanguageModel
+from course_lib.models import LanguagePolicy
 
 Loss = Callable[..., tuple[Tensor, Numbers]]
 Baseline = Literal["none", "group_mean", "leave_one_out", "standardized"]
@@ -113,12 +114,14 @@ price of KL, and averages over each response's own length; dr-grpo does neither.
 
 
 def rlhf_group(
-    ref: GRULanguageModel,
+    ref: LanguagePolicy,
     score_fn: ScoreFn,
     config: GroupConfig = GroupConfig(),
     *,
+    prompt_fn: PromptFn | None = None,
     advantage_fn: Callable[[Tensor], Tensor] | None = None,
     policy_loss_fn: Loss | None = None,
+    run: LanguageRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> LanguageHistory:
@@ -130,14 +133,18 @@ def rlhf_group(
 
     Args:
         ref: the reference, and what the policy starts as; it is copied.
-        score_fn: called as `score_fn(tokens, mask)`.
+        score_fn: called as `score_fn(tokens, mask)`, with the prompts as a third
+            argument where there are any.
         config: everything else; `METHODS` has what is known by a name.
+        prompt_fn: called as `prompt_fn(count, done, generator)`; gives a prompt for
+            each group of a batch. None: responses to nothing.
         advantage_fn: called as `advantage_fn(rewards)` on [groups, n], in place of the
             config's baseline.
         policy_loss_fn: in place of the loss that the config asks for: with a clip
             called as `policy_loss_fn(log_probs, old_log_probs, advantages,
             clip_eps=..., mask=..., reduction=...)`, without as
             `policy_loss_fn(log_probs, weights, mask=..., reduction=...)`.
+        run: a run to go on with, as for `rlhf_ppo`; None: a new one.
         callback: is given the record of each update.
         progress: show a progress bar.
 
@@ -155,16 +162,21 @@ def rlhf_group(
     (2025) for "dr-grpo"; Zheng et al. (2025), "Group sequence policy optimization".
     """
     _check(config)
-    learner = LanguageLearner(ref, config, staleness=config.staleness)
-    ref, history = ref.frozen(), LanguageHistory(config.seed)
+    run = LanguageRun(ref, config) if run is None else run
+    learner, history = run.learner, run.history
     loss_fn = functools.partial(
         group_loss, config=config, policy_loss_fn=policy_loss_fn
     )
-    for done in tqdm(range(config.num_updates), desc="groups", disable=not progress):
+    # Means over rows are of as many rows on each process; those over tokens are not.
+    token_mean = config.reduction == "token_mean"
+    weight_fn = ranks.share_of_tokens if token_mean else None
+    left = range(run.done, config.num_updates)
+    for done in tqdm(left, desc="groups", disable=not progress):
         rate = learner.anneal(done, config)
-        responses = collect_responses(learner, ref, score_fn, config)
+        prompts = run.draw_prompts(prompt_fn, config, config.group_size)
+        responses = collect_responses(learner, run.ref, score_fn, config, prompts)
         batch = estimate_advantages(responses, config, advantage_fn)
-        numbers = update(learner, batch, config, loss_fn)
+        numbers = update(learner, batch, config, loss_fn, weight_fn)
         informative = batch.advantages[:, 0].view(-1, config.group_size) != 0
         record = history.add(
             responses,
@@ -174,7 +186,7 @@ def rlhf_group(
         )
         if callback is not None:
             callback(len(history.records) - 1, record)
-    history.policy, history.ref = learner.policy, ref
+    history.policy, history.ref = learner.policy, run.ref
     return history
 
 
@@ -205,14 +217,14 @@ def estimate_advantages(
 
 
 def group_loss(
-    policy: GRULanguageModel,
+    policy: LanguagePolicy,
     batch: ResponseBatch,
     *,
     config: GroupConfig,
     policy_loss_fn: Loss | None = None,
 ) -> tuple[Tensor, Numbers]:
     """The loss on responses that the config asks for, and what to log."""
-    log_probs = policy.log_probs(batch.tokens)
+    log_probs = policy.log_probs(batch.tokens, *batch.context)
     old, mask = batch.old_log_probs, batch.mask
     if config.clip_eps is None:
         loss_fn = policy_loss_fn or policy_gradient_loss

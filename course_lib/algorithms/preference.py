@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from tqdm.auto import tqdm
+from torch import Tensor, nn
 
 from course_lib.algorithms.history import Callback, Record
-from course_lib.algorithms.responses import (
-    LanguageHistory,
-    LanguageLearner,
-    ModelLearner,
-    Numbers,
-    ScoreFn,
-)
+from course_lib.algorithms.language_learner import LanguageLearner, ModelLearner
+from course_lib.algorithms.responses import LanguageHistory, Numbers, ScoreFn
+from course_lib.algorithms.supervised import SupervisedRun, fit
 from course_lib.kernels import bradley_terry_loss, masked_sum
 from course_lib.kernels.arguments import require_not_negative, require_positive_int
-from course_lib.models import GRULanguageModel, RewardModel
+from course_lib.models import GRULanguageModel, LanguagePolicy, Prompts, RewardModel
 
 PairLoss = Callable[[Tensor, Tensor], tuple[Tensor, Numbers]]
 
@@ -36,22 +31,36 @@ class PreferencePairs:
     """[N, T] int64."""
     rejected_mask: Tensor
     """[N, T] bool."""
+    prompts: Prompts | None = None
+    """What both of a pair answer; None: nothing."""
 
     def __len__(self) -> int:
         return len(self.chosen)
 
     def __getitem__(self, rows: Tensor | slice) -> PreferencePairs:
-        return PreferencePairs(*(x[rows] for x in vars(self).values()))
+        parts = {k: x[rows] for k, x in vars(self).items() if x is not None}
+        return PreferencePairs(**parts)
+
+    def both(self) -> tuple[Tensor, Tensor, *tuple[Prompts, ...]]:
+        """Tokens and mask of all chosen and then all rejected, [2 N, T], and prompts
+        where there are any."""
+        tokens = torch.cat((self.chosen, self.rejected))
+        mask = torch.cat((self.chosen_mask, self.rejected_mask))
+        if self.prompts is None:
+            return tokens, mask
+        twice = torch.arange(len(self), device=tokens.device).repeat(2)
+        return tokens, mask, self.prompts[twice]
 
 
 def sample_pairs(
-    ref: GRULanguageModel,
+    ref: LanguagePolicy,
     score_fn: ScoreFn,
     num_pairs: int,
     length: int,
     *,
     scale: float = 10.0,
     generator: torch.Generator,
+    prompts: Prompts | None = None,
 ) -> PreferencePairs:
     """Let a noisy judge compare responses of the reference (eq-preference):
 
@@ -67,16 +76,24 @@ def sample_pairs(
         length: T.
         scale: nats of log-odds for one unit of score, at least 0.
         generator: on the model's device.
+        prompts: N of them, each answered twice; None: responses to nothing.
 
     Raises:
-        TypeError, ValueError: a number below 1, a scale below 0.
+        TypeError, ValueError: a number below 1, a scale below 0, not N prompts.
 
     Source: Bradley and Terry (1952).
     """
     count = require_positive_int("num_pairs", num_pairs)
     scale = require_not_negative("scale", scale)
-    drawn = ref.generate(2 * count, length, generator)
-    scores = score_fn(drawn.tokens, drawn.mask).view(2, -1)
+    if prompts is None:
+        drawn = ref.generate(2 * count, length, generator)
+        scores = score_fn(drawn.tokens, drawn.mask).view(2, -1)
+    else:
+        if len(prompts) != count:
+            raise ValueError(f"prompts must be {count}, got {len(prompts)}")
+        twice = prompts[torch.arange(count, device=prompts.tokens.device).repeat(2)]
+        drawn = ref.generate(twice, length, generator)
+        scores = score_fn(drawn.tokens, drawn.mask, twice).view(2, -1)
     chance = (scale * (scores[0] - scores[1])).sigmoid()  # [N]
     coin = torch.rand(count, generator=generator, device=chance.device)
     first = coin < chance
@@ -88,6 +105,7 @@ def sample_pairs(
         drawn.mask[chosen],
         drawn.tokens[rejected],
         drawn.mask[rejected],
+        prompts,
     )
 
 
@@ -108,14 +126,15 @@ class RewardModelConfig:
 
 
 def train_reward_model(
-    language_model: GRULanguageModel,
+    language_model: LanguagePolicy,
     pairs: PreferencePairs,
     config: RewardModelConfig = RewardModelConfig(),
     *,
     loss_fn: PairLoss = bradley_terry_loss,
+    run: SupervisedRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
-) -> tuple[RewardModel, list[Record]]:
+) -> tuple[nn.Module, list[Record]]:
     """Fit a reward model to comparisons by maximum likelihood.
 
     Args:
@@ -123,6 +142,7 @@ def train_reward_model(
         pairs: the comparisons.
         config: everything else.
         loss_fn: called as `loss_fn(chosen, rejected)` on rewards [M] each.
+        run: a run to go on with, of any reward model; None: a new one of the GRU's.
         callback: is given the record of each epoch.
         progress: show a progress bar.
 
@@ -132,20 +152,32 @@ def train_reward_model(
 
     Source: Ouyang et al. (2022), equation 1.
     """
-    model = RewardModel(language_model)
-    learner = ModelLearner(model, config)
+    if run is None:
+        if not isinstance(language_model, GRULanguageModel):
+            raise TypeError(
+                "language_model must be a GRULanguageModel where no run is given, got "
+                f"{type(language_model).__name__}"
+            )
+        run = SupervisedRun(ModelLearner(RewardModel(language_model), config))
+    model = run.learner.model
 
     def pair_loss(some: PreferencePairs) -> tuple[Tensor, Numbers]:
         chosen, rejected = _both(model, some)
         return loss_fn(chosen, rejected)
 
-    records = _fit(learner, pairs, config, pair_loss, callback, progress, "rewards")
+    records = fit(
+        run,
+        pairs,
+        config,
+        pair_loss,
+        callback=callback,
+        progress=progress,
+        name="rewards",
+    )
     return model.requires_grad_(False), records
 
 
-def learned_score(
-    model: RewardModel, scale: float = 10.0, zero: float = 0.0
-) -> ScoreFn:
+def learned_score(model: nn.Module, scale: float = 10.0, zero: float = 0.0) -> ScoreFn:
     """A reward model as a score function, in the unit of the score it was taught.
 
     Args:
@@ -160,15 +192,15 @@ def learned_score(
         raise ValueError(f"scale must be above 0, got {scale}")
 
     @torch.no_grad()
-    def score(tokens: Tensor, mask: Tensor) -> Tensor:
-        rewards: Tensor = model(tokens, mask)
+    def score(tokens: Tensor, mask: Tensor, *prompts: Prompts) -> Tensor:
+        rewards: Tensor = model(tokens, mask, *prompts)
         return rewards / scale + zero
 
     return score
 
 
 @torch.no_grad()
-def preference_accuracy(model: RewardModel, pairs: PreferencePairs) -> float:
+def preference_accuracy(model: nn.Module, pairs: PreferencePairs) -> float:
     """The share of pairs in which the chosen one is rewarded more; a tie counts half.
 
     To be asked of pairs that the model was not trained on.
@@ -198,7 +230,7 @@ class DPOConfig:
 
 
 def dpo(
-    ref: GRULanguageModel,
+    ref: LanguagePolicy,
     pairs: PreferencePairs,
     config: DPOConfig = DPOConfig(),
     *,
@@ -234,57 +266,25 @@ def dpo(
     policy, factor = learner.policy, config.scale * config.beta
 
     def pair_loss(some: PreferencePairs) -> tuple[Tensor, Numbers]:
-        tokens = torch.cat((some.chosen, some.rejected))
-        mask = torch.cat((some.chosen_mask, some.rejected_mask))
-        gap = policy.log_probs(tokens) - ref.log_probs(tokens)
+        tokens, mask, *context = some.both()
+        gap = policy.log_probs(tokens, *context) - ref.log_probs(tokens, *context)
         chosen, rejected = (factor * masked_sum(gap, mask, -1)).chunk(2)
         return loss_fn(chosen, rejected)
 
-    history.records = _fit(learner, pairs, config, pair_loss, callback, progress, "DPO")
+    history.records = fit(
+        SupervisedRun(learner),
+        pairs,
+        config,
+        pair_loss,
+        callback=callback,
+        progress=progress,
+        name="DPO",
+    )
     history.policy, history.ref = policy, ref
     return history
 
 
-def _both(model: RewardModel, pairs: PreferencePairs) -> tuple[Tensor, Tensor]:
+def _both(model: nn.Module, pairs: PreferencePairs) -> tuple[Tensor, Tensor]:
     """Rewards of the chosen and the rejected, in one pass."""
-    rewards = model(
-        torch.cat((pairs.chosen, pairs.rejected)),
-        torch.cat((pairs.chosen_mask, pairs.rejected_mask)),
-    )
-    chosen, rejected = rewards.chunk(2)
+    chosen, rejected = model(*pairs.both()).chunk(2)
     return chosen, rejected
-
-
-def _fit(
-    learner: ModelLearner,
-    pairs: PreferencePairs,
-    config: RewardModelConfig | DPOConfig,
-    pair_loss: Callable[[PreferencePairs], tuple[Tensor, Numbers]],
-    callback: Callback | None,
-    progress: bool,
-    name: str,
-) -> list[Record]:
-    """All epochs; a record of means for each."""
-    records: list[Record] = []
-    for _ in tqdm(range(config.num_epochs), desc=name, disable=not progress):
-        seen: list[Numbers] = []
-        for piece in _shuffled(pairs, config.minibatch_size, learner.generator):
-            loss, numbers = pair_loss(piece)
-            norm = learner.step(loss)
-            seen.append(numbers | {"loss": loss.detach(), "grad_norm": norm})
-        record = {"epoch": float(len(records))}
-        for key in seen[0]:
-            record[key] = float(torch.stack([one[key] for one in seen]).mean())
-        records.append(record)
-        if callback is not None:
-            callback(len(records) - 1, record)
-    return records
-
-
-def _shuffled(
-    pairs: PreferencePairs, size: int, generator: torch.Generator
-) -> Iterator[PreferencePairs]:
-    device = pairs.chosen.device
-    order = torch.randperm(len(pairs), generator=generator, device=device)
-    for rows in order.split(size):
-        yield pairs[rows]

@@ -1,57 +1,26 @@
-"""What the algorithms on language models share: sampling, learning, and a record."""
+"""What the algorithms on language models share: responses, updates, and a record."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
+from course_lib.algorithms.language_learner import LanguageConfig, LanguageLearner
 from course_lib.kernels.arguments import require_like
-from course_lib.models import Adam, FlatParameters, GRULanguageModel
+from course_lib.models import LanguagePolicy, Prompts
 
-ScoreFn = Callable[[Tensor, Tensor], Tensor]
-"""Called as `score_fn(tokens, mask)` on [B, T] int64 and bool; gives [B] floats."""
+ScoreFn = Callable[..., Tensor]
+"""Called as `score_fn(tokens, mask)` on [B, T] int64 and bool, and with the prompts as
+a third argument where there are any; gives [B] floats."""
 Numbers = dict[str, Tensor]
-
-
-class LearnerConfig(Protocol):
-    """What the config of everything that is trained here holds."""
-
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def max_grad_norm(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-
-
-class LanguageConfig(LearnerConfig, Protocol):
-    """What the config of every algorithm that samples responses holds."""
-
-    @property
-    def num_updates(self) -> int: ...
-    @property
-    def anneal_learning_rate(self) -> bool: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def num_epochs(self) -> int: ...
-    @property
-    def minibatch_size(self) -> int: ...
-    @property
-    def missing_eos_penalty(self) -> float: ...
-    @property
-    def staleness(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -76,6 +45,17 @@ class Responses:
     """[B] bool, ended by EOS; all, where there is none."""
     entropies: Tensor
     """[B, T] nats, of the distributions that were sampled from."""
+    last_values: Tensor | None = None
+    """V after the last token, [B], of the critic of that time."""
+    prompts: Prompts | None = None
+    """What is answered; None: nothing."""
+    kept: Tensor | None = None
+    """[B, T, V] bool, the tokens that sampling could draw; None: all."""
+
+    @property
+    def context(self) -> tuple[Prompts | Tensor | None, ...]:
+        """What a policy is given besides the tokens, in order to score them."""
+        return _context(self.prompts, self.kept)
 
     @property
     def kl(self) -> Tensor:
@@ -84,81 +64,13 @@ class Responses:
         return gap.masked_fill(~self.mask, 0.0).sum(-1)
 
 
-class ModelLearner:
-    """A model with its optimizer and random numbers.
-
-    Args:
-        model: is trained in place.
-        config: the numbers of the optimizer, and the seed.
-    """
-
-    def __init__(self, model: nn.Module, config: LearnerConfig) -> None:
-        self.parameters = FlatParameters(model, stacked=False)
-        self.optimizer = Adam(self.parameters, config.learning_rate)
-        self.max_grad_norm = config.max_grad_norm
-        # Not the numbers that the first weights were drawn from; torch reads 32 bits.
-        self.generator = torch.Generator(self.parameters.values.device)
-        self.generator.manual_seed(config.seed + 2**31)
-
-    def step(self, loss: Tensor) -> Tensor:
-        """Move the parameters down the gradient; return its norm, [], unclipped."""
-        self.parameters.zero_gradients()
-        loss.backward()
-        norm = self.parameters.clip_gradients(self.max_grad_norm)[0]
-        self.optimizer.step()
-        return norm
-
-
-class LanguageLearner(ModelLearner):
-    """A policy with its critic that learns, and the older one that samples.
-
-    Args:
-        reference: what the policy is before it learns; it is copied.
-        config: the numbers of the optimizer, and the seed.
-        staleness: how many updates old the sampling policy is.
-    """
-
-    def __init__(
-        self,
-        reference: GRULanguageModel,
-        config: LearnerConfig,
-        *,
-        staleness: int = 0,
-    ) -> None:
-        self.policy = deepcopy(reference).requires_grad_(True)
-        super().__init__(self.policy, config)
-        self._past: deque[Tensor] = deque(maxlen=staleness + 1)
-        self._behind = self.policy
-        if staleness:
-            self._behind = deepcopy(self.policy)
-            self._old_parameters = FlatParameters(self._behind, stacked=False)
-
-    def anneal(self, done: int, config: LanguageConfig) -> float:
-        """Set the step size for the update after `done` others, and return it."""
-        rate = config.learning_rate
-        if config.anneal_learning_rate:
-            rate *= 1 - done / config.num_updates
-        self.optimizer.learning_rate = rate
-        return rate
-
-    @torch.no_grad()
-    def sampling_policy(self) -> GRULanguageModel:
-        """The policy as it was `staleness` updates ago, or at the start before that.
-
-        To be asked once for each update.
-        """
-        if self._behind is not self.policy:
-            self._past.append(self.parameters.values.detach().clone())
-            self._old_parameters.values.copy_(self._past[0])
-        return self._behind
-
-
 @torch.no_grad()
 def collect_responses(
     learner: LanguageLearner,
-    ref: GRULanguageModel,
+    ref: LanguagePolicy,
     score_fn: ScoreFn,
     config: LanguageConfig,
+    prompts: Prompts | None = None,
 ) -> Responses:
     """Sample a batch and have it judged by the score function and the reference.
 
@@ -166,8 +78,9 @@ def collect_responses(
     computed again, so none can differ.
     """
     policy = learner.sampling_policy()
-    seen = policy.generate(config.batch_size, config.length, learner.generator)
-    scores = score_fn(seen.tokens, seen.mask)
+    asked = config.batch_size if prompts is None else prompts
+    seen = policy.generate(asked, config.length, learner.generator)
+    scores = score_fn(seen.tokens, seen.mask, *([] if prompts is None else [prompts]))
     require_like("scores", scores, (config.batch_size,), seen.tokens)
     scores = scores.detach().to(seen.log_probs)
     finished = torch.ones_like(scores, dtype=torch.bool)
@@ -178,12 +91,22 @@ def collect_responses(
         mask=seen.mask,
         old_log_probs=seen.log_probs,
         old_values=seen.values,
-        ref_log_probs=ref.log_probs(seen.tokens),
+        # The reference may say anything, also what sampling would not have drawn.
+        ref_log_probs=ref.log_probs(seen.tokens, *_context(prompts, None)),
         scores=scores,
         rewards=scores - config.missing_eos_penalty * (~finished),
         finished=finished,
         entropies=seen.entropies,
+        last_values=seen.last_values,
+        prompts=prompts,
+        kept=seen.kept,
     )
+
+
+def _context(
+    prompts: Prompts | None, kept: Tensor | None
+) -> tuple[Prompts | Tensor | None, ...]:
+    return () if prompts is None and kept is None else (prompts, kept)
 
 
 @dataclass(frozen=True)
@@ -204,6 +127,15 @@ class ResponseBatch:
     """[B, T]."""
     returns: Tensor
     """What the critic is to learn, [B, T]."""
+    prompts: Prompts | None = None
+    """What is answered; None: nothing."""
+    kept: Tensor | None = None
+    """[B, T, V] bool, the tokens that sampling could draw; None: all."""
+
+    @property
+    def context(self) -> tuple[Prompts | Tensor | None, ...]:
+        """What a policy is given besides the tokens, in order to score them."""
+        return _context(self.prompts, self.kept)
 
 
 def response_batch(
@@ -218,6 +150,8 @@ def response_batch(
         old_values=responses.old_values,
         advantages=advantages,
         returns=torch.zeros_like(advantages) if returns is None else returns,
+        prompts=responses.prompts,
+        kept=responses.kept,
     )
 
 
@@ -234,7 +168,8 @@ def minibatches(
         return
     order = torch.randperm(rows, generator=generator, device=batch.tokens.device)
     for piece in order.split(minibatch_size):
-        yield type(batch)(*(x[piece] for x in vars(batch).values()))
+        parts = {k: x[piece] for k, x in vars(batch).items() if x is not None}
+        yield type(batch)(**parts)
 
 
 def update(
@@ -242,6 +177,7 @@ def update(
     batch: ResponseBatch,
     config: LanguageConfig,
     loss_fn: Callable[..., tuple[Tensor, Numbers]],
+    weight_fn: Callable[[Tensor], Tensor | float] | None = None,
 ) -> Numbers:
     """All epochs over one batch; returns means over minibatches, of `ratio_max` the
     maximum.
@@ -251,11 +187,15 @@ def update(
         batch: the responses.
         config: epochs and minibatches.
         loss_fn: called as `loss_fn(policy, minibatch)`; gives a loss and what to log.
+        weight_fn: called as `weight_fn(mask)` on each minibatch; what its loss counts
+            among those of several processes. None: all count alike.
     """
     seen: list[Numbers] = []
     for _ in range(config.num_epochs):
         for piece in minibatches(batch, config.minibatch_size, learner.generator):
             loss, numbers = loss_fn(learner.policy, piece)
+            if weight_fn is not None:
+                loss = loss * weight_fn(piece.mask)
             numbers["grad_norm"] = learner.step(loss)
             seen.append(numbers)
     columns = {name: torch.stack([one[name] for one in seen]) for name in seen[0]}
@@ -272,28 +212,38 @@ class LanguageHistory:
     seed: int
     records: list[Record] = field(default_factory=list)
     """One for each update."""
-    policy: GRULanguageModel | None = field(default=None, repr=False)
+    policy: LanguagePolicy | None = field(default=None, repr=False)
     """The trained policy, when the run is over."""
-    ref: GRULanguageModel | None = field(default=None, repr=False)
+    ref: LanguagePolicy | None = field(default=None, repr=False)
     """The reference, as it was all along."""
     _started: float = field(default_factory=time.process_time, repr=False)
 
     def add(self, responses: Responses, **numbers: Tensor | float) -> Record:
         """Log an update: its responses, and its numbers."""
         mask, count = responses.mask, len(self.records) + 1
-        record = {
-            "update": count - 1.0,
-            "responses": float(count * len(mask)),
+        seen = {
             "score": float(responses.scores.mean()),
             "kl": float(responses.kl.mean()),
             "length": float(mask.sum()) / len(mask),
             "finished": float(responses.finished.float().mean()),
             "entropy": float(responses.entropies[mask].mean()),
             **{name: float(value) for name, value in numbers.items()},
+        }
+        seen = ranks.average_numbers(seen, mask.device)
+        record = {
+            "update": count - 1.0,
+            "responses": float(count * len(mask) * ranks.world_size()),
+            **seen,
             "cpu_seconds": time.process_time() - self._started,
         }
         self.records.append(record)
         return record
+
+    def resume(self, records: list[Record]) -> None:
+        """Go on behind these records, on the clock too."""
+        self.records = [dict(one) for one in records]
+        spent = records[-1]["cpu_seconds"] if records else 0.0
+        self._started = time.process_time() - spent
 
     def column(self, name: str) -> list[float]:
         """One number of every record, NaN where a record does not have it."""

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Callback, explained_variance
+from course_lib.algorithms.language_run import LanguageRun, PromptFn
 from course_lib.algorithms.responses import (
     LanguageHistory,
-    LanguageLearner,
     Numbers,
     ResponseBatch,
     Responses,
@@ -33,9 +34,8 @@ from course_lib.kernels import (
     pretraining_loss,
     token_log_probs,
     value_loss,
-    whiten,
 )
-from course_lib.models import GRULanguageModel
+from course_lib.models import LanguagePolicy
 
 Loss = Callable[..., tuple[Tensor, Numbers]]
 
@@ -83,6 +83,8 @@ class RLHFConfig:
     """Taken off the score of a response that ran out of length."""
     mask_capped: bool = False
     """Learn nothing from responses that ran out of length."""
+    bootstrap_capped: bool = False
+    """Add the value of what a response that ran out of length would have gone on to."""
     kl_target: float | None = None
     """Adapt beta so that KL is this many nats a response; None: beta stays."""
     kl_horizon: float = 10_000.0
@@ -96,15 +98,17 @@ class RLHFConfig:
 
 
 def rlhf_ppo(
-    ref: GRULanguageModel,
+    ref: LanguagePolicy,
     score_fn: ScoreFn,
     config: RLHFConfig = RLHFConfig(),
     *,
+    prompt_fn: PromptFn | None = None,
     advantage_fn: Callable[..., tuple[Tensor, Tensor]] = gae,
     rewards_fn: Callable[..., Tensor] = kl_shaped_rewards,
     policy_loss_fn: Loss = clipped_policy_loss,
     value_loss_fn: Loss = value_loss,
     pretraining_tokens: Tensor | None = None,
+    run: LanguageRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> LanguageHistory:
@@ -119,8 +123,11 @@ def rlhf_ppo(
 
     Args:
         ref: the reference, and what the policy starts as; it is copied, not changed.
-        score_fn: called as `score_fn(tokens, mask)`: a reward model or a rule.
+        score_fn: called as `score_fn(tokens, mask)`, with the prompts as a third
+            argument where there are any: a reward model or a rule.
         config: everything else.
+        prompt_fn: called as `prompt_fn(count, done, generator)`; gives the prompts of a
+            batch. None: responses to nothing.
         advantage_fn: called as `advantage_fn(rewards, values, next_values,
             terminated=..., gamma=..., lam=..., mask=...)` on [B, T].
         rewards_fn: called as `rewards_fn(log_probs, ref_log_probs, scores, beta=...,
@@ -131,6 +138,8 @@ def rlhf_ppo(
             `config.value_clip`.
         pretraining_tokens: [N, T] int64 for `config.ptx_coef`; each update draws a
             batch of them.
+        run: a run to go on with, of this reference and config, such as one that was
+            read from a file; None: a new one. It is at hand for the callback.
         callback: is given the record of each update.
         progress: show a progress bar.
 
@@ -147,14 +156,15 @@ def rlhf_ppo(
     """
     if config.ptx_coef and pretraining_tokens is None:
         raise ValueError("pretraining_tokens must be given with ptx_coef, got None")
-    learner = LanguageLearner(ref, config, staleness=config.staleness)
-    ref = ref.frozen()
-    history, beta = LanguageHistory(config.seed), config.beta
-    if config.kl_target is not None:
-        adapted_beta(beta, 0.0, config.kl_target, 0, config.kl_horizon)  # refuses early
-    for done in tqdm(range(config.num_updates), desc="RLHF", disable=not progress):
-        rate = learner.anneal(done, config)
-        responses = collect_responses(learner, ref, score_fn, config)
+    run = LanguageRun(ref, config) if run is None else run
+    learner, history = run.learner, run.history
+    if config.kl_target is not None:  # refuses early
+        adapted_beta(run.beta, 0.0, config.kl_target, 0, config.kl_horizon)
+    left = range(run.done, config.num_updates)
+    for done in tqdm(left, desc="RLHF", disable=not progress):
+        rate, beta = learner.anneal(done, config), run.beta
+        prompts = run.draw_prompts(prompt_fn, config)
+        responses = collect_responses(learner, run.ref, score_fn, config, prompts)
         batch = estimate_advantages(responses, beta, config, advantage_fn, rewards_fn)
         loss_fn = functools.partial(
             rlhf_loss,
@@ -163,12 +173,12 @@ def rlhf_ppo(
             value_loss_fn=value_loss_fn,
             text=_some(pretraining_tokens, config, learner.generator),
         )
-        numbers = update(learner, batch, config, loss_fn)
+        numbers = update(learner, batch, config, loss_fn, ranks.share_of_tokens)
         record = history.add(
             responses, beta=beta, learning_rate=rate, **numbers, **_fit(batch)
         )
         if config.kl_target is not None:
-            beta = adapted_beta(
+            run.beta = adapted_beta(
                 beta,
                 record["kl"],
                 config.kl_target,
@@ -177,7 +187,7 @@ def rlhf_ppo(
             )
         if callback is not None:
             callback(len(history.records) - 1, record)
-    history.policy, history.ref = learner.policy, ref
+    history.policy, history.ref = learner.policy, run.ref
     return history
 
 
@@ -199,12 +209,16 @@ def estimate_advantages(
     )
     # A response is over at its last token, by EOS or because the task allows no more:
     # nothing comes after it. The critic knows how much is left, since it counts along.
-    last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
+    over = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
+    next_values = torch.zeros_like(values)
+    if config.bootstrap_capped:  # or it was stopped there, and would have gone on
+        over = over & responses.finished.unsqueeze(-1)
+        next_values = _after(responses).unsqueeze(-1).expand_as(values)
     advantages, returns = advantage_fn(
         rewards,
         values,
-        torch.zeros_like(values),
-        terminated=last,
+        next_values,
+        terminated=over,
         gamma=config.gamma,
         lam=config.lam,
         mask=mask,
@@ -215,12 +229,12 @@ def estimate_advantages(
     if config.mask_capped:
         mask = mask & responses.finished.unsqueeze(-1)
     if config.normalize_advantages == "batch":
-        advantages = whiten(advantages, mask)
+        advantages = ranks.whiten_over_ranks(advantages, mask)
     return replace(response_batch(responses, advantages, returns), mask=mask)
 
 
 def rlhf_loss(
-    policy: GRULanguageModel,
+    policy: LanguagePolicy,
     batch: ResponseBatch,
     *,
     config: RLHFConfig,
@@ -229,11 +243,11 @@ def rlhf_loss(
     text: Tensor | None = None,
 ) -> tuple[Tensor, Numbers]:
     """PPO's loss on responses, with a term for pretraining text, and what to log."""
-    logits, values = policy(batch.tokens)
+    logits, values = policy(batch.tokens, *batch.context)
     log_probs = token_log_probs(logits, batch.tokens)
     advantages, mask = batch.advantages, batch.mask
     if config.normalize_advantages == "minibatch":
-        advantages = whiten(advantages, mask)
+        advantages = ranks.whiten_over_ranks(advantages, mask)
     policy_loss, numbers = policy_loss_fn(
         log_probs, batch.old_log_probs, advantages, clip_eps=config.clip_eps, mask=mask
     )
@@ -288,6 +302,14 @@ def adapted_beta(
     return beta * (1 + error * num_responses / horizon)
 
 
+def _after(responses: Responses) -> Tensor:
+    if responses.last_values is None:
+        raise ValueError(
+            "responses must have last_values with bootstrap_capped, got None"
+        )
+    return responses.last_values
+
+
 def _some(
     text: Tensor | None, config: RLHFConfig, generator: torch.Generator
 ) -> Tensor | None:
@@ -304,7 +326,7 @@ def _fit(batch: ResponseBatch) -> Numbers:
     """How much of the returns the critic that sampled already knew."""
     real = batch.mask
     if not real.any():
-        return {}
+        return {"explained_variance": torch.tensor(torch.nan)}
     return {
         "explained_variance": explained_variance(
             batch.old_values[real][None],

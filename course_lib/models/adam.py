@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,3 +70,29 @@ class Adam:
         scale = self.square.sqrt().div_(math.sqrt(1 - b2**self.steps)).add_(self.eps)
         rate = self.learning_rate / (1 - b1**self.steps)
         self.parameters.values.addcdiv_(self.mean, scale, value=-rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next step depends on, besides the gradient."""
+        return {
+            "mean": self.mean,
+            "square": self.square,
+            "steps": self.steps,
+            "learning_rate": self.learning_rate,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` said.
+
+        Raises:
+            ValueError: averages of another shape.
+        """
+        for name in ("mean", "square"):
+            own, given = getattr(self, name), state[name]
+            if own.shape != given.shape:
+                raise ValueError(
+                    f"state['{name}'] must have shape {[*own.shape]}, got "
+                    f"{[*given.shape]}"
+                )
+            own.copy_(given)
+        self.steps = int(state["steps"])
+        self.learning_rate = float(state["learning_rate"])

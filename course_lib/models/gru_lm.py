@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from copy import deepcopy
-from typing import NamedTuple, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,24 +11,10 @@ from torch import Tensor, nn
 from course_lib.kernels import token_log_probs
 from course_lib.kernels.arguments import require_positive_int
 from course_lib.models.gru import TokenGRU
+from course_lib.models.language_policy import LanguagePolicy, Prompts, Sampled
 
 
-class Sampled(NamedTuple):
-    """Responses, and what the model that wrote them said while it did."""
-
-    tokens: Tensor
-    """[B, T] int64; after its end a row repeats EOS."""
-    mask: Tensor
-    """[B, T] bool, the real tokens: up to and with the first EOS."""
-    log_probs: Tensor
-    """log pi(token), [B, T], of the distribution that was sampled from."""
-    values: Tensor
-    """V(s_t), [B, T], of the prefix before each token."""
-    entropies: Tensor
-    """[B, T] in nats, of the same distributions."""
-
-
-class GRULanguageModel(nn.Module):
+class GRULanguageModel(LanguagePolicy):
     """pi(a_t | a_<t) and V(a_<t): a language model and a critic on one trunk.
 
     Position t reads BOS, a_0, ..., a_{t-1} and scores a_t, so that logits and tokens of
@@ -108,7 +93,7 @@ class GRULanguageModel(nn.Module):
         values = self.value_head(seen).squeeze(-1)  # [T, B]
         return self.lm_head(states).transpose(0, 1), values.t()
 
-    def log_probs(self, tokens: Tensor) -> Tensor:
+    def log_probs(self, tokens: Tensor, *context: Any) -> Tensor:
         """log pi(a_t | a_<t), [B, T], of tokens [B, T]; the critic is not run."""
         logits = self.lm_head(self.trunk(self.inputs(tokens)))  # [T, B, V]
         return token_log_probs(logits, tokens.t()).t()
@@ -121,14 +106,17 @@ class GRULanguageModel(nn.Module):
 
     @torch.no_grad()
     def generate(
-        self, num_responses: int, length: int, generator: torch.Generator
+        self,
+        responses: int | Prompts,
+        length: int,
+        generator: torch.Generator | None,
     ) -> Sampled:
         """Sample responses of at most `length` tokens, EOS among them.
 
         Args:
-            num_responses: B.
+            responses: B; there are no prompts here.
             length: T.
-            generator: on the model's device.
+            generator: on the model's device; None: the likeliest tokens.
 
         Returns:
             Sampled: log-probabilities and values as they were when sampling, so that
@@ -137,12 +125,13 @@ class GRULanguageModel(nn.Module):
         Raises:
             TypeError, ValueError: a number below 1.
         """
-        rows = require_positive_int("num_responses", num_responses)
+        rows = require_positive_int("responses", responses)
         length = require_positive_int("length", length)
         shape = (length, rows, self.vocab_size)
         # argmax(z - log E) with E ~ Exp(1) is a draw from softmax(z).
-        noise = torch.empty(shape, device=self.device).exponential_(generator=generator)
-        noise.log_()
+        noise = torch.zeros(shape, device=self.device)
+        if generator is not None:
+            noise.exponential_(generator=generator).log_()
         # All begin alike: one row reads BOS for all of them.
         token = torch.full((1,), self.vocab_size, device=self.device)
         states = [self.trunk.table.new_zeros(1, self.trunk.hidden)] * 2
@@ -157,19 +146,11 @@ class GRULanguageModel(nn.Module):
             tokens.append(token)
             features.append(states[0 if self.critic is None else 1])
             all_logits.append(logits)
+        # Where some responses run out of length, what they are worth after it.
+        trunk = self.trunk if self.critic is None else self.critic
+        features.append(trunk.step(token, states[trunk is self.critic]))
         values = self.value_head(torch.stack(features)).squeeze(-1).t()
         return self._judged(torch.stack(tokens, 1), values, torch.stack(all_logits))
-
-    def real_tokens(self, tokens: Tensor) -> Tensor:
-        """[B, T] bool: up to and with the first EOS; everything, without one."""
-        if self.eos_token is None:
-            return torch.ones_like(tokens, dtype=torch.bool)
-        ended = (tokens == self.eos_token).cumsum(-1)
-        return ended.roll(1, -1).index_fill_(-1, tokens.new_zeros(1), 0) == 0
-
-    def frozen(self) -> Self:
-        """A copy that does not learn: the reference of a run that starts here."""
-        return deepcopy(self).requires_grad_(False)
 
     def _judged(self, tokens: Tensor, values: Tensor, logits: Tensor) -> Sampled:
         mask = self.real_tokens(tokens)
@@ -178,4 +159,7 @@ class GRULanguageModel(nn.Module):
         every = logits.log_softmax(-1)  # [T, B, V]
         log_probs = every.gather(-1, tokens.t().unsqueeze(-1)).squeeze(-1).t()
         entropies = -(every.exp() * every).sum(-1).t()
-        return Sampled(tokens, mask, log_probs, values, entropies)
+        last = values[:, -1]
+        if self.eos_token is None:
+            last = torch.zeros_like(last)
+        return Sampled(tokens, mask, log_probs, values[:, :-1], entropies, last)

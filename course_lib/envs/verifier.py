@@ -1,0 +1,112 @@
+"""Is the answer right? A rule that reads numbers, and the ways to cheat it."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from course_lib.kernels.arguments import require_not_negative
+
+_MINUS = "-−"
+_PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
+_STRICT = re.compile(
+    rf"(?P<sign>[-+−]?)\s?[$€£]?(?P<whole>{_PLAIN})"
+    r"(?:[eE](?P<exponent>[-+−]?[0-9]{1,3}))?"
+    rf"(?:\s?/\s?(?P<below>{_PLAIN}))?(?P<percent>\s?%)?"
+)
+# As far as something that begins like a number goes on like one: 10-5 is no number,
+# and neither 10 nor -5 is what was said.
+_SPAN = re.compile(
+    r"(?<![A-Za-z0-9_.])[-+−]?[$€£]?\.?[0-9]"
+    r"(?:[0-9.,/+*^−-]|[eE](?=[-+−]?[0-9])|\s?%|\s?/\s?(?=[0-9]))*"
+)
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_MARKED = re.compile(r"####(.*)")
+_MOST_DIGITS = 60
+
+
+def parse_number(text: str) -> Fraction | None:
+    """The number that a text is, exactly, or None if it is something else.
+
+    Signs, thousands (1,234), decimals, exponents (1e3), fractions (1/2), percent (50%
+    is 1/2) and a currency before it are read; "10-5", "1,23", "1/0" and two numbers
+    are none.
+
+        >>> parse_number("-1,234.5"), parse_number("50%"), parse_number("10-5")
+        (Fraction(-2469, 2), Fraction(1, 2), None)
+    """
+    found = _STRICT.fullmatch(text.strip().rstrip(".").rstrip())
+    if found is None or len(text) > _MOST_DIGITS:
+        return None
+    number = Fraction(found["whole"].replace(",", ""))
+    if found["exponent"]:
+        power = int(found["exponent"].replace("−", "-"))
+        number *= Fraction(10) ** power
+    if found["below"]:
+        below = Fraction(found["below"].replace(",", ""))
+        if not below:
+            return None
+        number /= below
+    if found["percent"]:
+        number /= 100
+    return -number if found["sign"] and found["sign"] in _MINUS else number
+
+
+def extract_answer(text: str) -> Fraction | None:
+    """The one number that a response says is its answer, or None.
+
+    Read where the response says it is: inside <answer> ... </answer>, else behind
+    ####, else anywhere. Whatever place it is, it must hold one number; a response that
+    names several has not answered, and neither has an empty tag with a number outside
+    it.
+
+        >>> extract_answer("It is 41 or 42"), extract_answer("so there are 42 left.")
+        (None, Fraction(42, 1))
+    """
+    tagged = _TAGGED.findall(text)
+    if tagged or "<answer>" in text:
+        return _only_number(tagged[0]) if len(tagged) == 1 else None
+    marked = _MARKED.findall(text)
+    if marked:
+        return _only_number(marked[0]) if len(marked) == 1 else None
+    return _only_number(text)
+
+
+def well_formed(text: str) -> bool:
+    """Whether a response has exactly one <answer> block, with one number in it."""
+    return text.count("<answer>") == 1 and extract_answer(text) is not None
+
+
+def is_right(text: str, gold: str, tolerance: float = 1e-4) -> bool:
+    """Whether the response's answer is the gold one, up to rounding.
+
+    Args:
+        text: the response.
+        gold: a number.
+        tolerance: how far apart they may be, absolutely.
+
+    Raises:
+        ValueError: a gold answer that is no number, a tolerance below 0.
+    """
+    right = parse_number(gold)
+    if right is None:
+        raise ValueError(f"gold must be a number, got {gold!r}")
+    allowed = Fraction(require_not_negative("tolerance", tolerance))
+    answer = extract_answer(text)
+    return answer is not None and abs(answer - right) <= allowed
+
+
+def reward(text: str, gold: str, *, format_bonus: float = 0.2) -> float:
+    """1 for a right answer, and a bonus for one that is where it should be.
+
+    Args:
+        text: the response.
+        gold: a number.
+        format_bonus: for one <answer> block with one number, right or wrong.
+    """
+    return float(is_right(text, gold)) + format_bonus * well_formed(text)
+
+
+def _only_number(text: str) -> Fraction | None:
+    spans = [one.group().rstrip(".,") for one in _SPAN.finditer(text)]
+    return parse_number(spans[0]) if len(spans) == 1 else None

@@ -1,0 +1,94 @@
+"""Checkpoints: written whole or not at all, read without executing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+MAGIC = b"ppo-course checkpoint 1\n"
+"""What a checkpoint begins with; the number grows when an old one cannot be read."""
+_DIGEST = hashlib.sha256().digest_size
+
+
+class CheckpointError(ValueError):
+    """A file that is no whole checkpoint of this course; says which and why."""
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint in one step: whoever reads the path finds a whole one.
+
+    It is written beside, brought to the disk, and only then given its name, so that a
+    process killed at any moment leaves the old one or the new one.
+
+    Args:
+        path: where it will be.
+        state: tensors, numbers, texts, lists and dicts of them.
+    """
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    with open(beside, "wb") as file:
+        file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    _sync_folder(path.parent)
+
+
+def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Read a checkpoint; only tensors and plain values come out of it.
+
+    Args:
+        path: as it was saved.
+        device: where its tensors are wanted.
+
+    Raises:
+        CheckpointError: no such file, another kind of file, one that was cut off or
+            changed, one that holds more than data.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
+    if not content.startswith(MAGIC):
+        kind = (
+            "cut off" if MAGIC.startswith(content) else "no checkpoint of this course"
+        )
+        raise CheckpointError(f"{path}: {kind}")
+    start = len(MAGIC) + _DIGEST
+    digest, payload = content[len(MAGIC) : start], content[start:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise CheckpointError(
+            f"{path}: cut off or changed since it was written; its checksum is not "
+            "that of its content"
+        )
+    try:
+        state = torch.load(io.BytesIO(payload), map_location=device, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise CheckpointError(
+            f"{path}: holds something else than tensors and plain values, and nothing "
+            f"of it was executed: {reason[:200]}"
+        ) from None
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path}: holds a {type(state).__name__}, not a run")
+    return state
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name to the disk too, where folders can be opened."""
+    with contextlib.suppress(OSError):  # Windows has no such thing
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

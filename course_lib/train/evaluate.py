@@ -1,0 +1,178 @@
+"""`evaluate`: what a checkpoint can do, and `prepare-prompts`: a file of problems."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib.algorithms.prompts import PromptSource, greedy_accuracy
+from course_lib.envs import CartPole, chosen_device, verifier
+from course_lib.models import (
+    PromptedPolicy,
+    Sampling,
+    TransformerConfig,
+)
+from course_lib.train.classic import make_agent
+from course_lib.train.tasks import (
+    PolicyConfig,
+    TaskConfig,
+    make_policy,
+    make_sources,
+    saved_run,
+)
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What is evaluated, and how."""
+
+    checkpoint: str = "runs/unnamed"
+    """The folder of a run, or its checkpoint."""
+    episodes: int = 20
+    """Episodes of CartPole, or sampled responses to each problem."""
+    greedy: bool = False
+    """Take the likeliest action everywhere."""
+    seed: int = 123
+    """Of the environments and of sampling."""
+    device: str = "auto"
+    """auto: cuda, else mps, else cpu."""
+    show: int = 3
+    """Responses that are printed."""
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """Where prepared problems go."""
+
+    out: str = "prompts"
+    """The folder for train.jsonl and test.jsonl."""
+
+
+def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> None:
+    """Play episodes, or answer held-out problems, with the policy of a checkpoint."""
+    saved = saved_run(
+        evaluate.checkpoint, "reinforce", "ppo-env", "sft", "ppo-lm", "grpo"
+    )
+    device = chosen_device(evaluate.device)
+    made = json.loads(saved["settings"])
+    if "env" in made:
+        returns = cartpole_returns(saved, made, evaluate, device)
+        print(
+            f"{len(returns)} episodes: mean return {returns.mean():.1f}, from "
+            f"{returns.min():.0f} to {returns.max():.0f}"
+        )
+    else:
+        accuracy = answer_problems(saved, made, evaluate, device)
+        print(f"held-out accuracy {accuracy:.3f}")
+
+
+def cartpole_returns(
+    saved: dict[str, Any],
+    made: dict[str, Any],
+    evaluate: EvaluateConfig,
+    device: torch.device,
+) -> torch.Tensor:
+    """The return of each episode, [episodes]."""
+    agent = make_agent(made, device)
+    agent.load_state_dict(saved["state"]["agent"])
+    env = CartPole(evaluate.episodes, seeds=evaluate.seed, device=device)
+    generator = torch.Generator(device).manual_seed(evaluate.seed)
+    observations = env.reset()
+    running = torch.ones(evaluate.episodes, dtype=torch.bool, device=device)
+    returns = torch.zeros(evaluate.episodes, device=device)
+    with torch.no_grad():
+        while running.any():
+            policy = agent.policy(observations.unsqueeze(0))
+            if evaluate.greedy:
+                actions = policy.mode()[0]
+            else:
+                noise = torch.rand(1, len(running), generator=generator, device=device)
+                actions = policy.sample(noise)[0]
+            seen = env.step(actions)
+            returns += seen.rewards * running
+            running = running & ~(seen.terminated | seen.truncated)
+            observations = seen.observations
+    return returns.cpu()
+
+
+def answer_problems(
+    saved: dict[str, Any],
+    made: dict[str, Any],
+    evaluate: EvaluateConfig,
+    device: torch.device,
+) -> float:
+    """The share of held-out problems that are answered rightly; some are printed."""
+    task, model = _config(TaskConfig, made), _config(TransformerConfig, made)
+    policy_config = _config(PolicyConfig, made)
+    sampling = _config(Sampling, made)
+    policy = make_policy(task, model, policy_config, sampling, seed=0, device=device)
+    policy.load_state_dict(saved["state"]["learner"]["model"])
+    train, test = make_sources(task, device)
+    length = made["algorithm"].get("length", train.longest_answer)
+    generator = torch.Generator(device).manual_seed(evaluate.seed)
+    _show(policy, test, length, evaluate, generator)
+    if evaluate.greedy:
+        return greedy_accuracy(policy, test, length)
+    right = 0.0
+    rows = torch.arange(len(test))
+    for _ in range(evaluate.episodes):
+        seen = policy.generate(test.prompts(rows), length, generator)
+        texts = test.texts(seen.tokens, seen.mask)
+        golds = [one.gold for one in test.problems]
+        right += sum(map(verifier.is_right, texts, golds)) / len(test)
+    return right / evaluate.episodes
+
+
+def prepare_prompts_program(
+    settings: dict[str, Any], *, task: TaskConfig, prepare: PrepareConfig
+) -> None:
+    """Write the problems of a task as JSON lines, to read, change and train on."""
+    folder = Path(prepare.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in zip(
+        ("train", "test"), make_sources(task, torch.device("cpu")), strict=True
+    ):
+        lines = []
+        for one in source.problems:
+            answer = one.answer if "####" in one.answer else f"#### {one.gold}"
+            made = {"question": one.question, "answer": answer}
+            lines.append(json.dumps(made, ensure_ascii=False) + "\n")
+        path = folder / f"{name}.jsonl"
+        path.write_text("".join(lines), encoding="utf-8", newline="\n")
+        print(f"{path}: {len(lines)} problems")
+
+
+_GROUPS = {
+    TaskConfig: "task",
+    TransformerConfig: "model",
+    PolicyConfig: "policy",
+    Sampling: "sampling",
+}
+
+
+def _config(kind: Any, made: dict[str, Any]) -> Any:
+    """A dataclass of the settings that a run was made with; lists are tuples here."""
+    values = made.get(_GROUPS[kind], {})
+    return kind(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    )
+
+
+def _show(
+    policy: PromptedPolicy,
+    test: PromptSource,
+    length: int,
+    evaluate: EvaluateConfig,
+    generator: torch.Generator,
+) -> None:
+    prompts = test.prompts(torch.arange(min(evaluate.show, len(test))))
+    if len(prompts) == 0:
+        return
+    seen = policy.generate(prompts, length, None if evaluate.greedy else generator)
+    for row, text in enumerate(test.texts(seen.tokens, seen.mask)):
+        one = test.problems[row]
+        print(f"{one.question!r} -> {text!r} (gold {one.gold})")

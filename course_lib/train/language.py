@@ -1,0 +1,315 @@
+"""Programs on language models: SFT, a reward model, PPO and GRPO on prompts."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from course_lib.algorithms import (
+    GroupConfig,
+    LanguageRun,
+    PromptSource,
+    RewardModelConfig,
+    RLHFConfig,
+    SFTConfig,
+    SupervisedRun,
+    greedy_accuracy,
+    learned_score,
+    preference_accuracy,
+    ranks,
+    rlhf_group,
+    rlhf_ppo,
+    sample_pairs,
+    sft,
+    train_reward_model,
+)
+from course_lib.algorithms.language_learner import ModelLearner
+from course_lib.algorithms.responses import ScoreFn
+from course_lib.kernels import gae, kl_shaped_rewards
+from course_lib.models import (
+    PromptedPolicy,
+    PromptedRewardModel,
+    Sampling,
+    TransformerConfig,
+)
+from course_lib.models.sampling import UNCHANGED
+from course_lib.train.report import Phases, cost_report
+from course_lib.train.session import RunConfig, Session
+from course_lib.train.tasks import (
+    PolicyConfig,
+    TaskConfig,
+    load_reward_model,
+    make_policy,
+    make_sources,
+)
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    """When supervised fine-tuning has taught enough."""
+
+    accuracy: float = 1.0
+    """Stop at this greedy accuracy on held-out problems: below 1 something is left for
+    reinforcement learning to do."""
+
+
+@dataclass(frozen=True)
+class StartConfig:
+    """Where a run begins, and who judges it."""
+
+    policy: str | None = None
+    """The folder of a run of SFT; None: weights from the seed."""
+    reward_source: Literal["verifier", "reward_model"] = "verifier"
+    """Who scores a response."""
+    reward_model: str | None = None
+    """The folder of a run of reward-model, for reward_source=reward_model."""
+
+    def __post_init__(self) -> None:
+        if self.reward_source == "reward_model" and self.reward_model is None:
+            raise ValueError(
+                "reward_model must be given with reward_source=reward_model, got None"
+            )
+
+
+@dataclass(frozen=True)
+class PairsConfig:
+    """The comparisons that a reward model is fitted to."""
+
+    num_pairs: int = 4096
+    """Pairs to learn from; a quarter as many again are held out."""
+    scale: float = 5.0
+    """Nats of log-odds for one unit of the verifier's reward: how sure the judge is."""
+    length: int = 4
+    """The most tokens of a response."""
+    policy: str | None = None
+    """The folder of the run whose policy writes the responses."""
+
+
+def sft_program(
+    settings: dict[str, Any],
+    *,
+    run: RunConfig,
+    task: TaskConfig,
+    model: TransformerConfig,
+    algorithm: SFTConfig,
+    stop: StopConfig,
+) -> None:
+    """Fine-tune a transformer on written answers, up to an accuracy."""
+    session = Session(run, "sft", settings)
+    train, test = make_sources(task, session.device)
+    policy = make_policy(
+        task, model, PolicyConfig(), UNCHANGED, seed=run.seed, device=session.device
+    )
+    algorithm = replace(algorithm, seed=run.seed)
+    fit = SupervisedRun(ModelLearner(policy, algorithm))
+    session.resume(fit)
+
+    def evaluate() -> dict[str, float]:
+        accuracy = greedy_accuracy(policy, test, train.longest_answer)
+        fit.stopped = accuracy >= stop.accuracy
+        return {"accuracy": accuracy}
+
+    sft(
+        policy,
+        train.demonstrations(),
+        algorithm,
+        run=fit,
+        callback=session.callback(fit, algorithm.num_epochs, evaluate),
+        progress=run.progress,
+    )
+    session.say(f"{fit.done} epochs, held-out accuracy {_last(fit.records)}")
+
+
+def reward_model_program(
+    settings: dict[str, Any],
+    *,
+    run: RunConfig,
+    task: TaskConfig,
+    model: TransformerConfig,
+    algorithm: RewardModelConfig,
+    pairs: PairsConfig,
+) -> None:
+    """Fit a reward model to comparisons that the verifier, as a noisy judge, makes."""
+    session = Session(run, "reward-model", settings)
+    train, _ = make_sources(task, session.device)
+    policy = make_policy(
+        task,
+        model,
+        PolicyConfig(),
+        UNCHANGED,
+        seed=run.seed,
+        device=session.device,
+        start=pairs.policy,
+    )
+    algorithm = replace(algorithm, seed=run.seed)
+    generator = torch.Generator(session.device).manual_seed(run.seed)
+    count = pairs.num_pairs + pairs.num_pairs // 4
+    compared = sample_pairs(
+        policy,
+        train.score,
+        count,
+        pairs.length,
+        scale=pairs.scale,
+        generator=generator,
+        prompts=train(count, 1.0, generator),
+    )
+    held_out = compared[slice(pairs.num_pairs, count)]
+    fitted = PromptedRewardModel(policy)
+    fit = SupervisedRun(ModelLearner(fitted, algorithm))
+    session.resume(fit)
+    train_reward_model(
+        policy,
+        compared[slice(0, pairs.num_pairs)],
+        algorithm,
+        run=fit,
+        callback=session.callback(
+            fit,
+            algorithm.num_epochs,
+            lambda: {"held_out_accuracy": preference_accuracy(fitted, held_out)},
+        ),
+        progress=run.progress,
+    )
+    accuracy = _last(fit.records, "held_out_accuracy")
+    session.say(f"{fit.done} epochs, held-out accuracy {accuracy}")
+
+
+def ppo_program(
+    settings: dict[str, Any],
+    *,
+    run: RunConfig,
+    task: TaskConfig,
+    model: TransformerConfig,
+    policy: PolicyConfig,
+    sampling: Sampling,
+    algorithm: RLHFConfig,
+    start: StartConfig,
+) -> None:
+    """Train a transformer by PPO on the verifier or a reward model."""
+    algorithm, phases = _own_part(algorithm, run.seed), Phases()
+    job = _Job(settings, "ppo-lm", run, task, model, policy, sampling, start, algorithm)
+    rlhf_ppo(
+        job.policy,
+        phases.after("score", phases.before("sample", job.score)),
+        algorithm,
+        prompt_fn=job.train,
+        rewards_fn=phases.before("reference", kl_shaped_rewards),
+        advantage_fn=phases.after("advantages", gae),
+        run=job.run,
+        callback=phases.after("evaluation", phases.before("update", job.callback)),
+        progress=run.progress and job.session.writes,
+    )
+    job.finish(phases)
+
+
+def grpo_program(
+    settings: dict[str, Any],
+    *,
+    run: RunConfig,
+    task: TaskConfig,
+    model: TransformerConfig,
+    policy: PolicyConfig,
+    sampling: Sampling,
+    algorithm: GroupConfig,
+    start: StartConfig,
+) -> None:
+    """Train a transformer without a critic, responses against their group."""
+    algorithm, phases = _own_part(algorithm, run.seed), Phases()
+    job = _Job(settings, "grpo", run, task, model, policy, sampling, start, algorithm)
+    rlhf_group(
+        job.policy,
+        phases.after("score", phases.before("sample", job.score)),
+        algorithm,
+        prompt_fn=job.train,
+        run=job.run,
+        callback=phases.after("evaluation", phases.before("update", job.callback)),
+        progress=run.progress and job.session.writes,
+    )
+    job.finish(phases)
+
+
+class _Job:
+    """What PPO and GRPO on prompts have in common around the algorithm."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        program: str,
+        run: RunConfig,
+        task: TaskConfig,
+        model: TransformerConfig,
+        policy: PolicyConfig,
+        sampling: Sampling,
+        start: StartConfig,
+        algorithm: RLHFConfig | GroupConfig,
+    ) -> None:
+        self.session = Session(run, program, settings)
+        device = self.session.device
+        self.train, self.test = make_sources(task, device)
+        self.policy: PromptedPolicy = make_policy(
+            task,
+            model,
+            policy,
+            sampling,
+            seed=run.seed,
+            device=device,
+            start=start.policy,
+        )
+        self.run = LanguageRun(self.policy, algorithm)
+        self.session.resume(self.run)
+        self.judges, self.score = _judge(start, task, model, self.train, device)
+        accuracy = functools.partial(
+            greedy_accuracy, self.run.learner.policy, self.test, algorithm.length
+        )
+        self.callback = self.session.callback(
+            self.run, algorithm.num_updates, lambda: {"accuracy": accuracy()}
+        )
+
+    def finish(self, phases: Phases) -> None:
+        """Say what came of it, and what it cost."""
+        run = self.run
+        self.session.say(
+            f"{run.done} updates, score {run.history.last('score'):.3f}, held-out "
+            f"accuracy {_last(run.records)}"
+        )
+        if self.session.writes:
+            print(cost_report(run, self.judges, phases), flush=True)
+
+
+_Algorithm = TypeVar("_Algorithm", RLHFConfig, GroupConfig)
+
+
+def _own_part(algorithm: _Algorithm, seed: int) -> _Algorithm:
+    """The config with its seed, and a process's part of the batch and the minibatch."""
+    world, sizes = ranks.world_size(), {}
+    for name in ("batch_size", "minibatch_size"):
+        size = getattr(algorithm, name)
+        if size % world:
+            raise ValueError(
+                f"algorithm.{name} must divide evenly among {world} processes, got "
+                f"{size}"
+            )
+        sizes[name] = size // world
+    return replace(algorithm, seed=seed, **sizes)
+
+
+def _judge(
+    start: StartConfig,
+    task: TaskConfig,
+    model: TransformerConfig,
+    train: PromptSource,
+    device: torch.device,
+) -> tuple[dict[str, torch.nn.Module], ScoreFn]:
+    """Models that judge, and the score function."""
+    if start.reward_source == "verifier":
+        return {}, train.score
+    assert start.reward_model is not None
+    fitted = load_reward_model(start.reward_model, task, model, device)
+    return {"reward model": fitted}, learned_score(fitted, scale=1.0)
+
+
+def _last(records: list[dict[str, float]], name: str = "accuracy") -> str:
+    seen = [one[name] for one in records if name in one]
+    return f"{seen[-1]:.3f}" if seen else "not measured"

@@ -1,0 +1,235 @@
+"""A run on disk: its settings, log and checkpoint, and how it is taken up again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from course_lib.algorithms import ranks
+from course_lib.algorithms.history import Record
+from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
+from course_lib.train.processes import own_device
+
+CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
+_ANYTIME = ("out", "fresh", "progress", "threads", "checkpoint_every", "tensorboard")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Where a run lies, and what surrounds it."""
+
+    out: str = "runs/unnamed"
+    """The folder for its log and checkpoint; a run that lies there is gone on with."""
+    seed: int = 0
+    """Of everything random in the run."""
+    device: str = "auto"
+    """auto: cuda, else mps, else cpu."""
+    threads: int = 1
+    """CPU threads of torch; on small tensors more only wait for each other."""
+    eval_every: int = 10
+    """Updates (or epochs) between two evaluations; the last is always evaluated."""
+    checkpoint_every: int = 10
+    """Updates (or epochs) between two checkpoints; the last always gets one."""
+    fresh: bool = False
+    """Begin anew where a run lies already."""
+    progress: bool = True
+    """Show a progress bar."""
+    tensorboard: bool = False
+    """Write the log for TensorBoard as well."""
+
+
+class Resumable(Protocol):
+    """A run of any algorithm: `LanguageRun` and `SupervisedRun`."""
+
+    @property
+    def done(self) -> int: ...
+    @property
+    def records(self) -> list[Record]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Session:
+    """One program's run in its folder.
+
+    Args:
+        config: where and how.
+        program: its name.
+        settings: all of its settings as plain values, with the run's among them.
+
+    Raises:
+        ValueError: a run of other settings lies in the folder.
+        CheckpointError: what lies there cannot be read.
+    """
+
+    def __init__(
+        self, config: RunConfig, program: str, settings: dict[str, Any]
+    ) -> None:
+        self.config, self.program, self.settings = config, program, settings
+        self.folder = Path(config.out)
+        self.device = own_device(config.device)
+        self.writes = ranks.rank() == 0
+        """Whether this process writes: of several, one does, and all read."""
+        self._writer: Any = None
+        torch.set_num_threads(config.threads)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if config.fresh and self.writes:
+            for name in (CHECKPOINT, LOG, SETTINGS):
+                (self.folder / name).unlink(missing_ok=True)
+        ranks.wait_for_all()
+        self.saved: dict[str, Any] | None = None
+        """The checkpoint that lay in the folder."""
+        if (self.folder / CHECKPOINT).exists():
+            self.saved = load_checkpoint(self.folder / CHECKPOINT, self.device)
+            self._refuse_other_settings(self.saved)
+        if not self.writes:
+            return
+        text = json.dumps({"program": program, **settings}, indent=2, sort_keys=True)
+        _write(self.folder / SETTINGS, text + "\n")
+        if config.tensorboard:
+            if importlib.util.find_spec("tensorboard") is None:
+                raise ValueError(
+                    "run.tensorboard needs the package tensorboard, which is not "
+                    "installed: pip install tensorboard"
+                )
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(self.folder)
+
+    def resume(self, run: Resumable) -> None:
+        """Bring a new run to where the one in the folder has come, if there is one.
+
+        The log may be ahead of the checkpoint, or end in half a line: it is cut back.
+        """
+        if self.saved is not None:
+            run.load_state_dict(self.saved["state"])
+            self.say(f"goes on after {run.done} of its updates")
+        self.begin_log(run.records)
+
+    def callback(
+        self,
+        run: Resumable,
+        total: int,
+        evaluate: Callable[[], dict[str, float]] = dict,
+    ) -> Callable[[int, Record], None]:
+        """What an algorithm calls after each update: evaluate, log, keep.
+
+        Args:
+            run: as it is being made.
+            total: updates of the whole run.
+            evaluate: numbers for the record, asked for every `eval_every` updates.
+        """
+
+        def called(count: int, record: Record) -> None:
+            last = count + 1 == total
+            if last or (count + 1) % self.config.eval_every == 0:
+                record.update(evaluate())
+            self.log(record)
+            ended = last or getattr(run, "stopped", False)
+            if ended or (count + 1) % self.config.checkpoint_every == 0:
+                self.save(run.state_dict())
+
+        return called
+
+    def begin_log(self, records: list[Record]) -> None:
+        """A log of these records and no other."""
+        if self.writes:
+            _write(self.folder / LOG, "".join(map(_line, records)))
+
+    def log(self, record: Record) -> None:
+        """One more line."""
+        if not self.writes:
+            return
+        with open(self.folder / LOG, "a", encoding="utf-8") as log:
+            log.write(_line(record))
+        if self._writer is not None:
+            step = int(record.get("update", record.get("epoch", 0)))
+            for name, value in record.items():
+                self._writer.add_scalar(name, value, step)
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep a state, with the settings that made it."""
+        whole = {
+            "program": self.program,
+            "settings": json.dumps(self.settings, sort_keys=True),
+            "written": time.time(),
+            "state": state,
+        }
+        if self.writes:
+            save_checkpoint(self.folder / CHECKPOINT, whole)
+
+    def say(self, words: str) -> None:
+        """A line for whoever watches, from one of several processes."""
+        if self.writes:
+            print(f"{self.program} [{self.folder}]: {words}", flush=True)
+
+    def _refuse_other_settings(self, saved: dict[str, Any]) -> None:
+        ours = {"program": self.program, **_flat(self.settings)}
+        theirs = {"program": saved["program"], **_flat(json.loads(saved["settings"]))}
+        ours = json.loads(json.dumps(ours))  # a tuple is a list there
+        apart = [
+            f"{name}={theirs.get(name)!r} there and {ours.get(name)!r} now"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+            and name not in [f"run.{one}" for one in _ANYTIME]
+        ]
+        if apart:
+            raise ValueError(
+                f"run.out={self.config.out} holds a run of other settings: "
+                f"{', '.join(apart)}; give another folder, or --run.fresh true"
+            )
+
+
+def read_log(folder: str | Path) -> list[dict[str, float]]:
+    """The records of a run's log; null is NaN, and half a line at the end is left out.
+
+    Raises:
+        ValueError: no log there, or a line in its middle that is none.
+    """
+    path = Path(folder) / LOG
+    if not path.exists():
+        raise ValueError(f"{path}: there is no log")
+    found = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                break  # a run was killed in the middle of writing it
+            raise ValueError(f"{path}, line {number}: {error.msg}") from None
+        found.append({k: math.nan if v is None else v for k, v in record.items()})
+    return found
+
+
+def _flat(nested: dict[str, Any], start: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{start}{name}.")
+        else:
+            flat[f"{start}{name}"] = value
+    return flat
+
+
+def _line(record: Record) -> str:
+    plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
+    return json.dumps(plain) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """A whole file or none, as with checkpoints."""
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(beside, path)

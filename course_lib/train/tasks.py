@@ -1,0 +1,187 @@
+"""What the programs on language models have in common: problems, models, a start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from course_lib.algorithms import PromptSource
+from course_lib.envs import (
+    ARITHMETIC,
+    PRINTABLE,
+    CharacterTokenizer,
+    arithmetic_problems,
+    read_problems,
+    split,
+    word_problems,
+)
+from course_lib.kernels.arguments import require_choice
+from course_lib.models import (
+    PromptedPolicy,
+    PromptedRewardModel,
+    Sampling,
+    Transformer,
+    TransformerConfig,
+)
+from course_lib.models.sampling import UNCHANGED
+from course_lib.train.checkpoint import CheckpointError, load_checkpoint
+from course_lib.train.session import CHECKPOINT
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What is asked."""
+
+    problems: Literal["arithmetic", "words", "files"] = "arithmetic"
+    """Sums of the `levels`, the course's own word problems, or two files."""
+    levels: tuple[str, ...] = ("add-2-1",)
+    """Of arithmetic, from easy to hard: add-1, add-sub-1, times-1, add-2-1, add-2-2."""
+    held_out: float = 0.2
+    """The share of arithmetic that is kept for testing."""
+    train_file: str | None = None
+    """JSON lines in GSM8K's format, for problems=files."""
+    test_file: str | None = None
+    """The same, held out."""
+    curriculum: float = 0.0
+    """The share of a run by which all levels are open; 0: from the start."""
+    format_bonus: float = 0.0
+    """Paid for an answer in one <answer> block, right or wrong."""
+
+    def __post_init__(self) -> None:
+        require_choice("problems", self.problems, ("arithmetic", "words", "files"))
+        if self.problems == "files" and not (self.train_file and self.test_file):
+            raise ValueError(
+                "train_file and test_file must be given with problems=files, got "
+                f"{self.train_file} and {self.test_file}"
+            )
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """What stands on the trunk."""
+
+    critic: Literal["shared", "detached", "separate"] = "shared"
+    """Whether the critic's loss moves the trunk, or it has a trunk of its own."""
+    value_hidden: int | None = None
+    """A hidden layer of that size in the value head; None: none."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the trunk; log-probabilities, advantages and losses are in float32."""
+
+
+def make_tokenizer(task: TaskConfig) -> CharacterTokenizer:
+    """As few characters as the problems need."""
+    return CharacterTokenizer(
+        ARITHMETIC if task.problems == "arithmetic" else PRINTABLE
+    )
+
+
+def make_sources(
+    task: TaskConfig, device: torch.device
+) -> tuple[PromptSource, PromptSource]:
+    """Problems to learn from, and held-out ones."""
+    if task.problems == "files":
+        assert task.train_file and task.test_file
+        levels = [(read_problems(task.train_file), read_problems(task.test_file))]
+    elif task.problems == "words":
+        levels = [(word_problems("train"), word_problems("test"))]
+    else:
+        levels = [
+            split(arithmetic_problems(level), task.held_out) for level in task.levels
+        ]
+    tokenizer = make_tokenizer(task)
+    train, test = zip(*levels, strict=True)
+    source = PromptSource(
+        train,
+        tokenizer,
+        curriculum=task.curriculum,
+        format_bonus=task.format_bonus,
+        device=device,
+    )
+    return source, PromptSource(test, tokenizer, device=device)
+
+
+def make_policy(
+    task: TaskConfig,
+    model: TransformerConfig,
+    policy: PolicyConfig,
+    sampling: Sampling,
+    *,
+    seed: int,
+    device: torch.device,
+    start: str | None = None,
+) -> PromptedPolicy:
+    """A policy from its seed, or from the trunk of a run of SFT or RLHF.
+
+    Raises:
+        CheckpointError, ValueError: a start that cannot be read, or of another size.
+    """
+    tokenizer = make_tokenizer(task)
+    trunk = Transformer(tokenizer.vocab_size, model, seed=seed)
+    if start is not None:
+        saved = saved_run(start, "sft", "ppo-lm", "grpo")
+        refuse_another_model(saved, model, start)
+        weights = saved["state"]["learner"]["model"]
+        trunk.load_state_dict(_below(weights, "trunk."))
+    return PromptedPolicy(
+        trunk,
+        eos_token=tokenizer.eos_token,
+        sampling=sampling,
+        critic=policy.critic,
+        value_hidden=policy.value_hidden,
+        precision=policy.precision,
+    ).to(device)
+
+
+def load_reward_model(
+    path: str, task: TaskConfig, model: TransformerConfig, device: torch.device
+) -> PromptedRewardModel:
+    """The model that a run of `reward-model` has fitted, frozen.
+
+    Raises:
+        CheckpointError, ValueError: it cannot be read, or is of another size.
+    """
+    saved = saved_run(path, "reward-model")
+    refuse_another_model(saved, model, path)
+    begin = make_policy(
+        task, model, PolicyConfig(), UNCHANGED, seed=0, device=torch.device("cpu")
+    )
+    fitted = PromptedRewardModel(begin)
+    fitted.load_state_dict(saved["state"]["learner"]["model"])
+    return fitted.requires_grad_(False).to(device)
+
+
+def saved_run(path: str, *programs: str) -> dict[str, Any]:
+    """The checkpoint of a run's folder, or of a file, made by one of the programs.
+
+    Raises:
+        CheckpointError: it cannot be read, or another program made it.
+    """
+    place = Path(path)
+    place = place / CHECKPOINT if place.is_dir() else place
+    saved = load_checkpoint(place)
+    if saved.get("program") not in programs:
+        raise CheckpointError(
+            f"{place}: expected a run of {' or '.join(programs)}, got one of "
+            f"{saved.get('program')}"
+        )
+    return saved
+
+
+def refuse_another_model(
+    saved: dict[str, Any], model: TransformerConfig, path: str
+) -> None:
+    """Name what is another size there than here."""
+    there = json.loads(saved["settings"])["model"]
+    for name, value in vars(model).items():
+        if there[name] != value:
+            raise ValueError(
+                f"model.{name} must be {there[name]}, that of {path}, got {value}"
+            )
+
+
+def _below(weights: dict[str, Any], start: str) -> dict[str, Any]:
+    return {k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)}

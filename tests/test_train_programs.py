@@ -1,0 +1,310 @@
+"""The training programs: what they leave behind, and that a killed one goes on."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.exact import uniform_optimum
+from course_lib.train.checkpoint import load_checkpoint
+from course_lib.train.plot import mean_curve, svg
+from course_lib.train.program import PROGRAMS, main
+from course_lib.train.session import read_log
+
+pytest.importorskip("jsonargparse")
+
+ROOT = Path(__file__).resolve().parents[1]
+SMOKE = ROOT / "configs" / "smoke"
+TINY = ["--model.context", "16", "--model.width", "16", "--model.num_layers", "1"]
+TINY += ["--model.num_heads", "2", "--task.levels", "[add-1]", "--run.device", "cpu"]
+TINY += ["--run.progress", "false"]
+RLHF = ["--algorithm.num_updates", "8", "--algorithm.batch_size", "16"]
+RLHF += ["--algorithm.length", "3", "--algorithm.minibatch_size", "8"]
+RLHF += ["--run.checkpoint_every", "3", "--run.eval_every", "4"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch, one_thread):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(program, *arguments):
+    assert main([program, *arguments]) == 0
+
+
+def without_time(folder):
+    return [
+        {k: v for k, v in record.items() if k != "cpu_seconds"}
+        for record in read_log(folder)
+    ]
+
+
+def same(a, b):
+    """Whether two nested states are equal, bit by bit."""
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        left, right = (
+            {k: v for k, v in x.items() if k != "cpu_seconds"} for x in (a, b)
+        )
+        return left.keys() == right.keys() and all(
+            same(left[k], right[k]) for k in left
+        )
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b or (a != a and b != b)
+
+
+def state(folder):
+    return load_checkpoint(Path(folder) / "checkpoint.pt")["state"]
+
+
+def test_every_program_has_a_smoke_config_and_every_config_a_program():
+    assert {path.stem for path in SMOKE.glob("*.yaml")} == set(PROGRAMS)
+
+
+@pytest.mark.slow
+def test_the_smoke_configs_run_one_after_another_and_each_ends_soon(capsys):
+    """In the order in which they need each other; CPU seconds, on one thread."""
+    order = ["sft", "reward-model", "ppo-lm", "grpo", "evaluate"]
+    order = ["prepare-prompts", "reinforce", "ppo-env", "plot", "rlhf-toy", *order]
+    assert sorted(order) == sorted(PROGRAMS)
+    for name in order:
+        began = time.process_time()
+        run(name, "--config", str(SMOKE / f"{name}.yaml"))
+        assert time.process_time() - began < 120, name
+    said = capsys.readouterr().out
+    assert "in closed form" in said and "policy and critic" in said
+    scores = [one["score"] for one in read_log("runs/smoke/ppo-lm")]
+    assert sum(scores[-5:]) > sum(scores[:5]) + 5 * 0.1
+
+
+def test_the_toy_prints_the_closed_form_beside_what_it_came_to(capsys):
+    run("rlhf-toy", "--toy.vocab_size", "4", "--toy.hidden", "8", *RLHF)
+    said = capsys.readouterr().out
+    best = uniform_optimum(4, 3, 0.1)
+    assert f"score {best.score:.4f}, KL {best.kl:.4f} nats in closed form" in said
+    assert re.search(r"score 0\.\d{4}, KL -?\d+\.\d{4} nats, mean", said)
+
+
+def test_a_run_leaves_a_log_its_settings_and_a_checkpoint():
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a", "--run.seed", "3")
+    log = read_log("a")
+    assert [one["update"] for one in log] == [*range(8)]
+    assert [i for i, one in enumerate(log) if "accuracy" in one] == [3, 7]
+    settings = json.loads(Path("a/settings.json").read_text(encoding="utf-8"))
+    assert settings["run"]["seed"] == 3 and settings["program"] == "ppo-lm"
+    saved = load_checkpoint(Path("a/checkpoint.pt"))
+    assert json.loads(saved["settings"])["algorithm"]["batch_size"] == 16
+    kept = saved["state"]["learner"]
+    assert {"trunk.lm_head.weight", "value_head.last.weight"} <= kept["model"].keys()
+    assert kept["random"].dtype == torch.uint8 and len(saved["state"]["records"]) == 8
+
+
+@pytest.mark.parametrize(
+    "program", ["ppo-lm", "grpo", "sft", "rlhf-toy", "reward-model"]
+)
+def test_a_run_that_is_taken_up_ends_as_one_that_was_not_put_down(program, monkeypatch):
+    """Broken off by an error between two updates, behind the last checkpoint."""
+    options = [*RLHF] if program != "rlhf-toy" else [*RLHF, "--toy.hidden", "8"]
+    if program == "grpo":
+        options += ["--algorithm.group_size", "4"]
+    if program in ("sft", "reward-model"):
+        options = ["--algorithm.num_epochs", "8", "--run.checkpoint_every", "3"]
+    if program == "reward-model":
+        options += ["--pairs.num_pairs", "64", "--pairs.length", "2"]
+    if program != "rlhf-toy":
+        options = [*TINY, *options]
+    run(program, *options, "--run.out", "whole")
+
+    from course_lib.train.session import Session
+
+    log, lines = Session.log, []
+
+    def breaking(self, record):
+        log(self, record)
+        lines.append(record)
+        if len(lines) == 5:
+            raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "log", breaking)
+        assert main([program, *options, "--run.out", "halved"]) == 1
+    assert len(read_log("halved")) == 5
+    with open("halved/metrics.jsonl", "a", encoding="utf-8") as torn:
+        torn.write('{"update": 5.0, "sco')
+    run(program, *options, "--run.out", "halved")
+    assert without_time("halved") == without_time("whole")
+    assert same(state("halved"), state("whole"))
+    before = Path("halved/checkpoint.pt").read_bytes()
+    run(program, *options, "--run.out", "halved")  # nothing is left to do
+    assert Path("halved/checkpoint.pt").read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
+def test_a_run_killed_again_and_again_ends_bit_equal_to_one_that_was_not():
+    """SIGKILL at moments that nobody chose, in a process of its own."""
+    options = [*TINY, *RLHF, "--algorithm.num_updates", "60", "--run.eval_every", "7"]
+    run("ppo-lm", *options, "--run.out", "whole")
+    command = [sys.executable, "-m", "course_lib.train", "ppo-lm", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    killed = 0
+    for after in (3, 17, 34):  # lines of the log, and then a little
+        process = subprocess.Popen(
+            [*command, "--run.out", "killed"],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+        )
+        log, deadline = Path("killed/metrics.jsonl"), time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if log.exists() and log.read_bytes().count(b"\n") >= after:
+                time.sleep(0.003 * after)
+                process.kill()
+                break
+            time.sleep(0.002)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed >= 2
+    assert len(read_log("killed")) < 60
+    run("ppo-lm", *options, "--run.out", "killed")
+    assert without_time("killed") == without_time("whole")
+    assert same(state("killed"), state("whole"))
+
+
+def test_a_folder_with_a_run_of_other_settings_is_not_written_over(capsys):
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
+    before = Path("a/checkpoint.pt").read_bytes()
+    other = [*TINY, *RLHF, "--run.out", "a", "--algorithm.beta", "0.5"]
+    assert main(["ppo-lm", *other]) == 1
+    said = capsys.readouterr().err
+    assert "algorithm.beta=0.01 there and 0.5 now" in said and "Traceback" not in said
+    assert Path("a/checkpoint.pt").read_bytes() == before
+    run("ppo-lm", *other, "--run.fresh", "true")
+    assert Path("a/checkpoint.pt").read_bytes() != before
+    assert main(["sft", *TINY, "--run.out", "a"]) == 1
+    assert "program='ppo-lm' there and 'sft' now" in capsys.readouterr().err
+
+
+def test_a_spoiled_checkpoint_is_refused_in_words(capsys):
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
+    path = Path("a/checkpoint.pt")
+    path.write_bytes(path.read_bytes()[:-100])
+    assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "a"]) == 1
+    assert "checkpoint.pt: cut off or changed" in capsys.readouterr().err
+    assert main(["evaluate", "--checkpoint", "a"]) == 1
+    assert main(["evaluate", "--checkpoint", "nowhere"]) == 1
+    assert "nowhere: cannot be read" in capsys.readouterr().err
+
+
+def test_from_sft_over_a_reward_model_to_ppo(capsys):
+    """reward_source=reward_model, each stage from the checkpoint of the one before."""
+    size = [*TINY, "--model.width", "32"]
+    run("sft", *size, "--run.out", "s", "--stop.accuracy", "0.1")
+    pairs = ["--pairs.policy", "s", "--pairs.length", "2", "--pairs.num_pairs", "128"]
+    run("reward-model", *size, *pairs, "--run.out", "r", "--algorithm.num_epochs", "2")
+    start = ["--start.policy", "s", "--start.reward_source", "reward_model"]
+    start += ["--start.reward_model", "r", "--policy.critic", "separate"]
+    run("ppo-lm", *size, *RLHF, *start, "--run.out", "p")
+    assert "reward model" in capsys.readouterr().out
+    scores = [one["score"] for one in read_log("p")]
+    assert all(one != round(one) for one in scores)  # nobody counts right answers
+    reference = state("p")["ref"]
+    begin = state("s")["learner"]["model"]
+    assert torch.equal(reference["trunk.lm_head.weight"], begin["trunk.lm_head.weight"])
+    assert main(["ppo-lm", *size, "--start.policy", "r", "--run.out", "q"]) == 1
+    assert "expected a run of sft or ppo-lm or grpo" in capsys.readouterr().err
+    assert main(["ppo-lm", *TINY, "--start.policy", "s", "--run.out", "q"]) == 1
+    assert "model.width must be 32, that of s, got 16" in capsys.readouterr().err
+
+
+def test_sft_stops_where_enough_is_known():
+    run("sft", *TINY, "--run.out", "a", "--stop.accuracy", "0.0")
+    assert len(read_log("a")) == 1
+
+
+def test_prepared_problems_are_read_back(capsys):
+    run("prepare-prompts", "--task.levels", "[times-1]", "--prepare.out", "p")
+    files = ["--task.train_file", "p/train.jsonl", "--task.test_file", "p/test.jsonl"]
+    run("sft", *TINY, *files, "--task.problems", "files", "--algorithm.num_epochs", "1")
+    assert main(["sft", "--task.problems", "files"]) == 1
+    assert "train_file and test_file must be given" in capsys.readouterr().err
+
+
+def test_a_policy_is_evaluated_from_its_checkpoint(capsys):
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "30")
+    accuracy = read_log("s")[-1]["accuracy"]
+    run("evaluate", "--checkpoint", "s", "--greedy", "true")
+    assert f"held-out accuracy {accuracy:.3f}" in capsys.readouterr().out
+    run("evaluate", "--checkpoint", "s", "--episodes", "2")
+    first = capsys.readouterr().out
+    run("evaluate", "--checkpoint", "s", "--episodes", "2")
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize("program", ["reinforce", "ppo-env"])
+def test_an_agent_is_trained_and_evaluated(program, capsys):
+    few = {"reinforce": ["--algorithm.num_episodes", "16"]}.get(
+        program, ["--algorithm.total_steps", "2048", "--algorithm.num_epochs", "1"]
+    )
+    options = [*few, "--run.out", "a", "--run.progress", "false", "--run.device", "cpu"]
+    run(program, *options)
+    first = without_time("a")
+    run(program, *options)
+    assert "is finished already" in capsys.readouterr().out
+    run(program, *options, "--run.fresh", "true")
+    assert without_time("a") == first
+    for greedy in ("true", "false"):
+        run("evaluate", "--checkpoint", "a", "--greedy", greedy)
+    said = capsys.readouterr().out
+    assert said.count("20 episodes: mean return") == 2
+    assert 5 < float(re.search(r"mean return ([\d.]+), from", said)[1]) <= 500
+
+
+def write_log(folder, values):
+    Path(folder).mkdir()
+    lines = [
+        json.dumps({"env_steps": 100.0 * (i + 1), "episode_return": value})
+        for i, value in enumerate(values)
+    ]
+    Path(folder, "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_runs_become_a_mean_and_its_interval_on_the_steps_that_all_have():
+    write_log("a", [0.0, 10.0, None, 30.0])
+    write_log("b", [2.0, 14.0, 20.0])
+    curve = mean_curve("both", ["a", "b"], "episode_return", "env_steps")
+    assert (curve.xs[0], curve.xs[-1]) == (100.0, 300.0)
+    assert curve.means[0] == 1.0 and curve.means[-1] == pytest.approx(20.0)
+    # t of one degree of freedom times the standard error of 0 and 2.
+    assert curve.halves[0] == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
+    picture = svg([curve], "episode_return", "env_steps")
+    assert "both ends at 20" in picture and picture.count("<polyline") == 1
+    run("plot", "--runs", "[both=a+b]", "--out", "c.svg")
+    assert Path("c.svg").read_text(encoding="utf-8") == picture
+    assert main(["plot"]) == 1 and main(["plot", "--runs", "[none]"]) == 1
+
+
+def test_a_missing_tensorboard_is_said_in_words(monkeypatch, capsys):
+    import course_lib.train.session as session
+
+    monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: None)
+    assert main(["sft", *TINY, "--run.tensorboard", "true"]) == 1
+    assert "pip install tensorboard" in capsys.readouterr().err
+
+
+def test_a_log_with_a_broken_line_in_its_middle_is_named_with_the_line():
+    write_log("a", [1.0, 2.0])
+    path = Path("a/metrics.jsonl")
+    path.write_text('{"x": 1}\n{"x"\n{"x": 3}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2"):
+        read_log("a")
+    with pytest.raises(ValueError, match="there is no log"):
+        read_log("b")
