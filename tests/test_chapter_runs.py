@@ -19,6 +19,7 @@ from benchmarks.kept_runs import FOLDER
 from course_lib.algorithms.history import Episode, History
 from course_lib.data import load
 from course_lib.envs import CartPole
+from course_lib.notebook import plots
 
 KEPT = sorted(
     path.stem for path in FOLDER.glob("*.json") if not path.stem.startswith("rlhf-")
@@ -128,3 +129,58 @@ def test_numbers_that_are_none_are_kept_as_none():
     run = load("ppo")
     numbers = [v for column in run["records"].values() for v in column if v is not None]
     assert all(math.isfinite(value) for value in numbers)
+
+
+class TestWhatChapter08SaysOfThem:
+    """Its sentences, so that a run made anew cannot leave one of them false."""
+
+    def test_ppo_leads_by_steps_and_comes_last_by_cpu_time(self):
+        names = ["reinforce", "reinforce-baseline", "actor-critic", "trpo", "ppo"]
+        steps, seconds = {}, {}
+        for name in names:
+            solved = sorted(s or math.inf for s in load(name)["solved_at"])
+            steps[name] = solved[4]
+            seconds[name] = solved[4] * plots.seconds_a_step(name)
+        assert min(steps, key=steps.get) == "ppo"
+        assert steps["trpo"] < 1.4 * steps["ppo"]
+        assert 1.5 < steps["actor-critic"] / steps["ppo"] < 2.5
+        assert None in load("actor-critic")["solved_at"]
+        assert max(seconds, key=seconds.get) == "ppo"
+
+    def test_the_clip_matters_most_where_the_rate_is_large(self):
+        kept = {
+            name: sum(value >= 475 for value in last_returns(name))
+            for name in ("ppo-rate-times-ten", "ppo-rate-times-ten-no-clip")
+        }
+        touched = load("ppo-rate-times-ten-no-clip")["solved_at"]
+        assert kept == {"ppo-rate-times-ten": 10, "ppo-rate-times-ten-no-clip": 5}
+        assert 10 - touched.count(None) == 9
+        assert min(last_returns("ppo-no-clip")) < 475
+
+    def test_what_costs_much_what_little_and_what_may_be_nothing(self):
+        found = {n: plots.difference(n) for n in RUNS if n.startswith("ppo-")}
+        for name in ("one-step-a-batch", "lambda-0", "shared-trunk", "one-epoch"):
+            assert found[f"ppo-{name}"][0] < -200
+        assert -30 < found["ppo-shared-trunk-light-critic"][0] < 0
+        clips = found["ppo-value-clipped"], found["ppo-no-clip"]
+        assert abs(clips[0][0] - clips[1][0]) < clips[0][1] + clips[1][1]
+        for name in (
+            "advantages-unnormalised",
+            "advantages-by-batch",
+            "no-entropy",
+            "gradient-not-clipped",
+        ):
+            mean, half = found[f"ppo-{name}"]
+            assert abs(mean) < half, name
+        mean, half = found["ppo-rate-times-ten"]
+        assert mean > half
+        mean, half = found["ppo-penalty"]
+        assert abs(mean) < 2 * half
+
+    def test_how_many_seeds_the_bugs_let_through(self):
+        counts = [
+            10 - load(f"fault-{name}")["solved_at"].count(None)
+            for name in plots.CASES.values()
+        ]
+        assert sorted(counts)[-1] == 10 and sorted(counts)[-2] < 10
+        assert sum(5 < count < 10 for count in counts) == 2

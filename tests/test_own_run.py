@@ -33,8 +33,9 @@ def test_a_stored_seed_lies_within_the_band_that_it_is_part_of():
         verdict = plots.band_verdict(run_along(row))
         assert (verdict.inside, verdict.points) == (48, 48)
         assert verdict.within and verdict.reached
-        # To the next point of the grid: the episodes of the test end there.
-        assert 0 <= verdict.solved_at - solved < 2 * 2048
+        # The episodes of the test end at points of the grid, where the mean may have
+        # fallen again.
+        assert 0 <= verdict.solved_at - solved < 4 * 2048
 
 
 def test_how_often_a_right_run_leaves_the_band_is_told_by_the_stored_seeds():

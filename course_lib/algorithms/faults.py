@@ -212,7 +212,7 @@ def _not_shuffled(
     return in_pieces(batch, config)
 
 
-@_minibatches("two-permutations", "alessiodm/drl-zh #17; instadeepai/Mava PR 846")
+@_minibatches("two-permutations", "alessiodm/drl-zh #17")
 def _two_permutations(
     batch: Batch, config: PPOConfig, generators: list[torch.Generator]
 ) -> Iterator[Batch]:
@@ -286,7 +286,7 @@ def _surrogate_fault(name: str, source: str) -> Callable[[Any], Any]:
     return register
 
 
-@_surrogate_fault("maximum-for-minimum", "takuseno/ppo #3; openai/baselines #1156")
+@_surrogate_fault("maximum-for-minimum", "takuseno/ppo #3, for A < 0")
 def _maximum(ratio: Tensor, advantages: Tensor, config: PPOConfig) -> Tensor:
     clipped = ratio.clamp(1 - config.clip_eps, 1 + config.clip_eps)
     return torch.maximum(ratio * advantages, clipped * advantages)
