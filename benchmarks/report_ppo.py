@@ -30,11 +30,12 @@ it is told otherwise.
 
 Where our time goes, in percent: {spent}.
 
-"Loss" is the networks forward and the three terms. Hardly any of it is arithmetic: an
-operation on a minibatch of 64 takes longer to start than to do, and some two hundred
-are started for a gradient step. "Gradient written out" is
+"Loss" is the networks forward and the three terms, the policy's and the critic's each
+in one compiled pass. A third of a gradient step is the two networks, there and back;
+most of the rest is operations on a minibatch of 64, which take longer to start than to
+do. "Gradient written out" is
 `ppo(..., steps=CLOSED_FORM)`: the loss differentiated by hand as far as the networks'
-outputs.
+outputs, all of it in one compiled pass.
 
 {many}
 """

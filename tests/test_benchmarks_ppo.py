@@ -81,10 +81,10 @@ class TestKeptFigures:
     def test_the_peers_left_to_themselves_take_three_times_as_long(self, rows):
         for who in (bench.SB3, bench.LOOP):
             assert report_ppo.ratio(rows, who + bench.ALONE) >= 3
-            assert report_ppo.ratio(rows, who) >= 1.4  # in as many environments
+            assert report_ppo.ratio(rows, who) >= 1.7  # in as many environments
 
-    def test_the_gradient_written_out_saves_a_fifth_or_more(self, rows):
-        assert report_ppo.ratio(rows, bench.BY_HAND) <= 0.8
+    def test_the_gradient_written_out_saves_a_quarter_or_more(self, rows):
+        assert report_ppo.ratio(rows, bench.BY_HAND) <= 0.75
 
     def test_ten_seeds_cost_at_most_three(self, rows):
         assert report_ppo.many_seeds_ratio(rows) <= 3
