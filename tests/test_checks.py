@@ -263,6 +263,123 @@ def test_a_constant_that_gets_no_gradient_is_never_said_to_lack_one():
     assert "old_log_probs:" not in text
 
 
+def test_wrong_numbers_are_told_before_a_gradient_into_a_constant():
+    """One headline about a missing detach, over a cause about the padding, misled."""
+    answers = {
+        "importance_ratio": lambda new, old, mask: (new - old).exp(),
+        "critic_loss": lambda v, returns: ((v - returns) ** 2).mean() / 2,
+    }
+    named = {
+        "importance_ratio": "mask-ignored",
+        "critic_loss": "every-value-on-every-return",
+    }
+    for name, answer in answers.items():
+        fault = examine(load_task(name), answer, load_task(name).cases(0))
+        assert fault.wrong == named[name]
+        assert fault.words == "The numbers differ."
+        assert "gradient" not in fault.got + fault.expected
+
+
+CONSTANTS = {
+    "importance_ratio": 1,
+    "critic_loss": 1,
+    "clipped_critic_loss": 1,
+}
+"""At which place of a task's arguments its constant stands."""
+
+
+@pytest.mark.parametrize(("name", "place"), CONSTANTS.items())
+def test_a_mistake_is_named_although_a_constant_was_not_detached(name, place):
+    task, cases = load_task(name), load_task(name).cases(0)
+    for wrong in task.wrongs.values():
+        answer = wrong.function
+        if examine(task, answer, cases).words.startswith(("A grad", "No grad", "Your")):
+            continue  # in the gradient only, or an answer that holds NaN
+
+        def attached(*arguments, answer=answer):
+            constant = arguments[place]
+            return answer(*arguments) + (constant - constant).nan_to_num(0.0).sum()
+
+        fault = examine(task, attached, cases)
+        assert fault.wrong == wrong.name
+        assert "A gradient reaches" not in fault.words
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ("minimum-for-maximum", lambda a, b: 0.5 * torch.minimum(a, b).mean()),
+        ("larger-of-two-means", lambda a, b: 0.5 * torch.maximum(a.mean(), b.mean())),
+    ],
+)
+def test_the_held_back_losses_mistakes_are_named_with_old_values_left_attached(
+    wrong, answer
+):
+    def loss(values, old_values, returns, clip):
+        held = old_values + (values - old_values).clamp(-clip, clip)
+        return answer((values - returns) ** 2, (held - returns) ** 2)
+
+    task = load_task("clipped_critic_loss")
+    assert examine(task, loss, task.cases(0)).wrong == wrong
+
+
+@pytest.mark.parametrize("cap", [1e2, 1e6, 1e9])
+def test_a_ratio_that_is_capped_after_its_exponential_is_told_so(cap):
+    def answer(log_probs, old_log_probs, advantages, clip_eps):
+        ratio = (log_probs - old_log_probs).exp().clamp(max=cap)
+        clipped = ratio.clamp(1 - clip_eps, 1 + clip_eps)
+        return torch.minimum(ratio * advantages, clipped * advantages)
+
+    task = load_task("clipped_objective")
+    fault = examine(task, answer, task.cases(0))
+    assert fault.wrong == "ratio-overflows"
+    assert "A bound on the ratio comes too late" in fault.text
+
+
+def test_a_small_number_may_stand_under_the_root_of_the_deviation():
+    def answer(advantages, mask):
+        real = advantages[mask]
+        spread = (real.var(correction=0) + 1e-8).sqrt()
+        return torch.where(mask, (advantages - real.mean()) / spread, 0.0)
+
+    assert check("normalised_advantages", answer).passed
+
+
+@pytest.mark.parametrize("tiny", [1e-12, 1e-8, 1e-6])
+@pytest.mark.parametrize("correction", [0, 1])
+def test_a_tiny_number_below_the_explained_variance_is_named(tiny, correction):
+    def answer(values, returns):
+        left = (returns - values).var(correction=correction)
+        return 1 - left / (returns.var(correction=correction) + tiny)
+
+    fault = examine(
+        load_task("variance_explained"),
+        answer,
+        load_task("variance_explained").cases(0),
+    )
+    assert fault.wrong == "nothing-to-explain"
+    assert "returns = [4, 4, 4]" in fault.inputs
+
+
+def test_an_order_of_ones_own_is_named_and_leaves_the_global_numbers_alone():
+    def answer(num_samples, minibatch_size, num_epochs, shuffle):
+        for _ in range(num_epochs):
+            order = torch.randperm(num_samples)
+            for start in range(0, num_samples, minibatch_size):
+                yield order[start : start + minibatch_size]
+
+    task = load_task("minibatch_indices")
+    before = torch.get_rng_state()
+    for seed in SEEDS:
+        assert examine(task, answer, task.cases(seed)).wrong == "order-of-your-own"
+    assert torch.equal(torch.get_rng_state(), before)
+    texts = set()
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        texts.add(refused(answer, "minibatch_indices"))
+    assert len(texts) == 1
+
+
 def test_minibatches_may_be_yielded_returned_as_a_list_or_as_a_tuple():
     task = load_task("minibatch_indices")
     for make in (iter, list, tuple):

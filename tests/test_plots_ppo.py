@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from course_lib import data
 from course_lib.notebook import plots
 from course_lib.notebook.picture import picture
-from course_lib.notebook.plots import clip, runs
+from course_lib.notebook.plots import clip, diagnostics, runs
 from course_lib.notebook.plots.style import current
 
 CASES = [
@@ -173,7 +173,120 @@ def test_the_diagnostics_tell_the_numbers_of_their_update():
 
 
 def runs_number(value):
-    return f"{value:.3g}".replace("e-0", "e−").replace("-", "−")
+    return f"{value:.3g}".replace("-", "−")
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_every_line_of_the_diagnostics_is_explained_in_one_legend():
+    figure, _ = shown(plots.run_diagnostics, run="fault-step-too-large", update=7)
+    assert len(legend(figure)) == len(set(legend(figure))) == 4
+    labels = {
+        line.get_label()
+        for axes in figure.axes
+        for line in axes.lines
+        if not line.get_label().startswith("_")
+    }
+    assert labels == set(legend(figure))
+
+
+@pytest.mark.parametrize("run", [n for n in data.names() if n.startswith("fault-")])
+def test_no_curve_or_dot_of_the_diagnostics_leaves_its_panel(run):
+    for update in (0, 3, 47):
+        figure, _ = shown(plots.run_diagnostics, run=run, update=update)
+        for axes in figure.axes:
+            low, high = axes.get_ylim()
+            for line in axes.lines:
+                seen = np.array(line.get_ydata(), dtype=float)
+                seen = seen[np.isfinite(seen)]
+                assert ((seen >= low) & (seen <= high)).all()
+
+
+def test_the_largest_kl_of_a_stored_fault_is_drawn_where_it_is():
+    """3.94 lay on the panel's title once."""
+    figure, _ = shown(plots.run_diagnostics, run="fault-step-too-large", update=3)
+    records = data.load("fault-step-too-large")["records"]
+    assert figure.axes[1].lines[-1].get_ydata()[0] == records["approx_kl"][3] > 3
+    assert max(records["approx_kl"]) < figure.axes[1].get_ylim()[1]
+
+
+def test_a_loss_of_zero_is_said_where_a_logarithm_cannot_draw_it():
+    figure, alt = shown(plots.run_diagnostics, run="fault-stale-value-target", update=9)
+    assert [text.get_text() for text in figure.axes[5].texts] == ["the run: 0"]
+    assert "value loss 0." in alt
+    assert not any(axes.texts for axes in figure.axes[:5])
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (2.77e-5, "0.00003"),
+        (9.6e-4, "0.001"),
+        (-4.2e-7, "−0.0000004"),
+        (0.0123456, "0.0123"),
+        (-31.01, "−31"),
+        (1234.5, "1230"),
+        (0.0, "0"),
+        (math.nan, "no value yet"),
+    ],
+)
+def test_a_number_is_told_without_an_exponent(value, told):
+    assert diagnostics.plain_number(value) == told
+
+
+def test_both_pictures_of_records_tell_a_number_in_one_form():
+    kl = data.load("ppo")["records"]["approx_kl"][47]
+    assert kl < 1e-4
+    _, watched = shown(plots.run_diagnostics, run="ppo", update=47)
+    _, judged = shown(plots.sick_run, case="A")
+    told = f"{kl:.5f}"
+    assert f"approximate KL {told}," in watched
+    assert f"{told}. clipped share" in judged
+
+
+def test_a_sick_run_shows_the_largest_ratio_and_explains_all_it_draws():
+    figure, alt = shown(plots.sick_run, case="C")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert len(titles) == 7 and "largest ratio" in titles
+    drawn = figure.axes[titles.index("largest ratio")].lines[-1].get_ydata()
+    stored = data.load("fault-maximum-for-minimum")["records"]["ratio_max"]
+    assert drawn.tolist() == stored
+    assert len(legend(figure)) == 3
+    assert "Seven panels" in alt
+
+
+def test_a_curve_that_does_not_exist_is_explained_off_the_healthy_one():
+    figure, alt = shown(plots.sick_run, case="D")
+    axes = next(one for one in figure.axes if one.texts)
+    figure.draw_without_rendering()
+    box = axes.texts[0].get_window_extent()
+    curve = axes.transData.transform(axes.lines[0].get_xydata())
+    assert not any(box.contains(x, y) for x, y in curve)
+    assert "explained variance: not defined; healthy" in alt
+
+
+def test_the_rows_of_the_details_are_sorted_by_their_difference():
+    names = ["ppo-lambda-1", "ppo-rate-times-ten", "ppo-no-entropy", "ppo-one-epoch"]
+    figure, alt = shown(plots.detail_effects, names=names)
+    rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert rows == [runs.run_name(name) for name in sorted(names, key=plots.difference)]
+    assert [alt.index(row) for row in rows] == sorted(alt.index(row) for row in rows)
+    assert "−0 ±" not in alt
+
+
+def test_without_a_readers_run_nothing_is_said_of_one():
+    figure, alt = shown(plots.learning_bands, names=["ppo"])
+    assert "your run" not in legend(figure) and "your run" not in alt
+    own = ([1000, 2000], [20.0, 30.0])
+    _, alt = shown(plots.learning_bands, names=["ppo"], own=own)
+    assert "your run, a black line, ends at 30 after 2,000 steps" in alt
+
+
+def test_the_words_of_the_surface_call_it_flat_along_the_ratio_only():
+    _, alt = shown(plots.clip_surface, eps=0.2, advantage=1.0, turn=-45)
+    assert "Along the ratio it is flat" in alt and "tilted along the advantage" in alt
 
 
 def test_a_value_that_was_not_logged_is_said_to_be_none():

@@ -245,6 +245,14 @@ def overflowing(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Ten
     return torch.minimum(ratio * advantages, clipped * advantages)
 
 
+@TASK.variant("ratio-overflows")
+def capped_too_late(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
+    ratio = (new - old).exp().clamp(max=1e6)
+    unclipped = ratio * advantages
+    clipped = ratio.clamp(1 - eps, 1 + eps) * advantages
+    return torch.minimum(unclipped, clipped)
+
+
 @TASK.wrong("clip-without-advantage", source="the factor lost in the second term")
 def unweighted(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Tensor:
     ratio = (new - old).clamp(max=20.0).exp()

@@ -14,7 +14,11 @@ from typing import Any
 import torch
 from IPython.display import display
 
-from course_lib.notebook.checks.faults import missing_gradient, structure
+from course_lib.notebook.checks.faults import (
+    missing_gradient,
+    slope_fault,
+    structure,
+)
 from course_lib.notebook.checks.naming import Mistake, name_mistake
 from course_lib.notebook.checks.outcome import (
     Outcome,
@@ -140,11 +144,17 @@ def _report(
     mistake: Mistake | None,
 ) -> Report:
     words = structure(task, function, got, expected) or ""
-    if mistake is None and (not words or _numbers_too(task, got, expected)):
-        words = f"{words} {word('check.values')}".strip()
+    numbers = _numbers_too(task, got, expected)
+    if numbers and words == slope_fault(task, got, expected):
+        # Numbers come first. A gradient too many is told once they are right; one that
+        # is missing spoils whatever else is mended, so it is told at once.
+        words = f"{word('check.values')} {missing_gradient(task, got, expected)}"
+    elif mistake is None and (not words or numbers):
+        words = f"{words} {word('check.values')}"
     if mistake is not None and mistake.detached:
-        lost = missing_gradient(task, got, expected) or ""
-        words = words if lost in words else f"{words} {lost}".strip()
+        lost = missing_gradient(task, got, expected)
+        words = words if lost in words else f"{words} {lost}"
+    words = words.strip()
     unanswered = got.error is not None or got.value is None
     slopes = task.gradients if _slopes_matter(task, got, expected) else ()
     return Report(
@@ -162,9 +172,11 @@ def _report(
 def _numbers_too(task: Task, got: Outcome, expected: Outcome) -> bool:
     """Beside a fault of dtype, of a number in a tensor or of a gradient: do the
     numbers differ as well?"""
-    if got.error is not None or got.value is None or got.mutated or spoilt(got):
+    if got.error is not None or got.value is None or got.mutated:
         return False
     mine, right = values_alone(got), values_alone(expected)
+    if spoilt(mine):
+        return False
     alike = [
         getattr(a, "shape", ()) == getattr(b, "shape", ())
         for a, b in zip(mine.results, right.results, strict=False)
@@ -180,9 +192,9 @@ def _slopes_matter(task: Task, got: Outcome, expected: Outcome) -> bool:
     if got.error is not None or not task.gradients:
         return False
     slack = max(task.tolerance, float32_slack(got))
-    pairs = list(zip(got.gradients, expected.gradients, strict=False))
-    if any((mine is None) != (right is None) for mine, right in pairs):
+    if missing_gradient(task, got, expected):
         return True
+    pairs = list(zip(got.gradients, expected.gradients, strict=False))
     mine, right = values_alone(got), values_alone(expected)
     return not differ(mine, right, slack) and any(
         not equal(a, b, slack) for a, b in pairs

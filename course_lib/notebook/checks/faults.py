@@ -37,7 +37,7 @@ def structure(
         words = _attributes(a, b)
         if words:
             return words
-    words = missing_gradient(task, got, expected)
+    words = slope_fault(task, got, expected)
     if words:
         return words
     if all(equal(a, b, task.tolerance) for a, b in zip(mine, right, strict=True)):
@@ -45,15 +45,28 @@ def structure(
     return None
 
 
-def missing_gradient(task: Task, got: Outcome, expected: Outcome) -> str | None:
-    """Return words for the first argument that no gradient reaches although it should,
-    or that one reaches although it is a constant; None where there is neither."""
+def slope_fault(task: Task, got: Outcome, expected: Outcome) -> str:
+    """Return words for an argument that no gradient reaches although it should, or else
+    for one that a gradient reaches although it is a constant; "" without either."""
+    lost = missing_gradient(task, got, expected)
+    if lost or got.error is not None:
+        return lost
     slopes = zip(task.gradients, got.gradients, expected.gradients, strict=True)
     for name, slope, right in slopes:
-        if (slope is None) != (right is None):
-            kind = "check.no_gradient" if slope is None else "check.unasked_gradient"
-            return word(kind, argument=name)
-    return None
+        if slope is not None and right is None:
+            return word("check.unasked_gradient", argument=name)
+    return ""
+
+
+def missing_gradient(task: Task, got: Outcome, expected: Outcome) -> str:
+    """Return words for the first argument that no gradient reaches although it should,
+    or ""."""
+    # An answer that raised, or changed its argument, was not differentiated.
+    slopes = zip(task.gradients, got.gradients, expected.gradients, strict=False)
+    for name, slope, right in slopes:
+        if slope is None and right is not None:
+            return word("check.no_gradient", argument=name)
+    return ""
 
 
 def _attributes(a: Any, b: Any) -> str | None:

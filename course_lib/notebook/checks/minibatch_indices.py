@@ -322,6 +322,31 @@ def shuffled_again(n: int, size: int, epochs: int, shuffle: Shuffle) -> list[Ten
     return pieces
 
 
+@TASK.wrong("order-of-your-own", source="torch.randperm where an order is handed in")
+def own_order(n: int, size: int, epochs: int, shuffle: Shuffle) -> list[Tensor]:
+    pieces = []
+    for _ in range(epochs):
+        order = torch.randperm(n)
+        for start in range(0, n, size):
+            pieces.append(order[start : start + size])
+    return pieces
+
+
+@TASK.variant("order-of-your-own")
+def own_order_once(n: int, size: int, epochs: int, shuffle: Shuffle) -> list[Tensor]:
+    return [
+        piece for order in [torch.randperm(n)] * epochs for piece in order.split(size)
+    ]
+
+
+@TASK.variant("order-of-your-own")
+def own_order_of_theirs(
+    n: int, size: int, epochs: int, shuffle: Shuffle
+) -> list[Tensor]:
+    orders = [shuffle(n)[torch.randperm(n)] for _ in range(epochs)]
+    return [piece for order in orders for piece in order.split(size)]
+
+
 @TASK.wrong("a-list-for-each-epoch", source="append for extend")
 def nested(n: int, size: int, epochs: int, shuffle: Shuffle) -> list[list[Tensor]]:
     return [[*shuffle(n).split(size)] for _ in range(epochs)]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course_lib.notebook.checks.outcome import (
     Outcome,
@@ -23,7 +23,7 @@ class Mistake:
 
     name: str
     detached: bool = False
-    """Only the values agree with the zoo: beside the mistake, no gradient is left."""
+    """Beside the mistake, no gradient is left."""
 
 
 def name_mistake(
@@ -36,22 +36,35 @@ def name_mistake(
 
     Someone who makes a known mistake and also misses the trap of an adversarial case
     agrees with the zoo everywhere else, so where no member agrees on all cases, the
-    ordinary ones decide. Where no gradient is left anywhere, the values do.
+    ordinary ones decide. A mistake in the numbers is the same one whatever was cut off
+    beside it or not: where nobody agrees in everything, the gradients into constants
+    are overlooked, and then all gradients.
     """
     zoo = _Zoo(task, cases, expected)
     name = _seek(zoo, got, expected)
-    if name is not None:
-        return Mistake(name)
-    lost = (one.error is None and not any(_reached(one)) for one in got)
-    if not task.gradients or not all(lost):
-        return None
-    zoo = _Zoo(task, cases, expected, values_alone)
-    name = _seek(zoo, [*map(values_alone, got)], [*map(values_alone, expected)])
-    return None if name is None else Mistake(name, detached=True)
+    if name is not None or not task.gradients:
+        return None if name is None else Mistake(name)
+    for view in (_constants_overlooked(expected), values_alone):
+        name = _seek(zoo.seen_by(view), [*map(view, got)], [*map(view, expected)])
+        if name is not None:
+            lost = (one.error is None and not any(_reached(one)) for one in got)
+            return Mistake(name, detached=all(lost))
+    return None
 
 
 def _reached(outcome: Outcome) -> list[bool]:
     return [slope is not None for slope in outcome.gradients]
+
+
+def _constants_overlooked(expected: Sequence[Outcome]) -> Callable[[Outcome], Outcome]:
+    """A view without the gradients of arguments that no gradient is to reach."""
+    reached = [any(slopes) for slopes in zip(*map(_reached, expected), strict=True)]
+
+    def view(outcome: Outcome) -> Outcome:
+        pairs = zip(outcome.gradients, reached, strict=False)
+        return replace(outcome, gradients=tuple(slope for slope, keep in pairs if keep))
+
+    return view
 
 
 class _Zoo:
@@ -67,6 +80,13 @@ class _Zoo:
         self.task, self._cases, self._view = task, cases, view
         self._expected = expected
         self._ran: dict[tuple[Function, int], Outcome] = {}
+        self._seen: dict[tuple[Function, int], Outcome] = {}
+
+    def seen_by(self, view: Callable[[Outcome], Outcome]) -> "_Zoo":
+        """Return the same zoo through another view, without running it anew."""
+        zoo = _Zoo(self.task, self._cases, self._expected, view)
+        zoo._ran = self._ran
+        return zoo
 
     def ordinary(self, index: int) -> bool:
         return not self._cases[index].adversarial
@@ -77,9 +97,11 @@ class _Zoo:
             # What a wrong answer of ours is warned about, no learner has to read.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                ran = run(function, self._cases[index], self.task.gradients)
-            self._ran[key] = plain(self._view(ran), self._expected[index])
-        return self._ran[key]
+                self._ran[key] = run(function, self._cases[index], self.task.gradients)
+        if key not in self._seen:
+            seen = self._view(self._ran[key])
+            self._seen[key] = plain(seen, self._expected[index])
+        return self._seen[key]
 
 
 def _seek(zoo: _Zoo, got: Sequence[Outcome], expected: Sequence[Outcome]) -> str | None:

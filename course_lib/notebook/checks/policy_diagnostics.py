@@ -136,6 +136,22 @@ def turned(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Three:
     return kl, outside.double().mean(), silent.double().mean()
 
 
+@TASK.wrong("new-policy-weighted", source="KL(new, old) from the old policy's samples")
+def reverse(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Three:
+    log_ratio = new - old
+    kl = (log_ratio.exp() * log_ratio - torch.expm1(log_ratio)).mean()
+    far = log_ratio.exp() - 1
+    outside = far.abs() > eps
+    silent = outside & (far * advantages > 0)
+    return kl, outside.double().mean(), silent.double().mean()
+
+
+@TASK.variant("new-policy-weighted")
+def reverse_plain(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Three:
+    _, outside, silent = by_push(new, old, advantages, eps)
+    return ((new - old).exp() * (new - old)).mean(), outside, silent
+
+
 @TASK.wrong("estimate-negated", source="a sign lost: KL is never negative")
 def negated(new: Tensor, old: Tensor, advantages: Tensor, eps: float) -> Three:
     log_ratio = new - old

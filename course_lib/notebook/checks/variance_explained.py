@@ -45,7 +45,11 @@ def _case(values: list[float], returns: list[float]) -> Case:
 
 
 TASK = Task(
-    "variance_explained", variance_explained, _cases, results=("explained variance",)
+    "variance_explained",
+    variance_explained,
+    _cases,
+    results=("explained variance",),
+    tolerance=1e-5,  # a tiny number below the line shows where there is nothing else
 )
 
 
@@ -185,6 +189,41 @@ def guarded_by_epsilon(values: Tensor, returns: Tensor) -> Tensor:
     total = returns.var()
     left = (returns - values).var()
     return 1 - left / (total + 1e-12)
+
+
+@TASK.variant("nothing-to-explain")
+def guarded_by_a_hundred_millionth(values: Tensor, returns: Tensor) -> Tensor:
+    total = returns.var()
+    left = (returns - values).var()
+    return 1 - left / (total + 1e-8)
+
+
+@TASK.variant("nothing-to-explain")
+def guarded_by_a_millionth(values: Tensor, returns: Tensor) -> Tensor:
+    total = returns.var()
+    left = (returns - values).var()
+    return 1 - left / (total + 1e-6)
+
+
+@TASK.variant("nothing-to-explain")
+def population_guarded_by_next_to_nothing(values: Tensor, returns: Tensor) -> Tensor:
+    total = returns.var(correction=0)
+    left = (returns - values).var(correction=0)
+    return 1 - left / (total + 1e-12)
+
+
+@TASK.variant("nothing-to-explain")
+def population_guarded(values: Tensor, returns: Tensor) -> Tensor:
+    total = returns.var(correction=0)
+    left = (returns - values).var(correction=0)
+    return 1 - left / (total + 1e-8)
+
+
+@TASK.variant("nothing-to-explain")
+def population_guarded_by_a_millionth(values: Tensor, returns: Tensor) -> Tensor:
+    total = returns.var(correction=0)
+    left = (returns - values).var(correction=0)
+    return 1 - left / (total + 1e-6)
 
 
 @TASK.variant("nothing-to-explain")

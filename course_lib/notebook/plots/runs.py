@@ -81,7 +81,8 @@ def learning_bands(
         most_steps, most_seconds: where the two axes end.
 
     Returns:
-        Alt text: of each run, where it ends and when its mean first reaches 475.
+        Alt text: of each run, where it ends and when its mean first reaches 475; of the
+        reader's own, if there is one, where it ends.
     """
     left, right = panels(figure, 2, sharey=True)
     for index, name in enumerate(names):
@@ -94,8 +95,11 @@ def learning_bands(
     left.set_title(word("plot.ten_episodes"))
     handles = left.get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper left", ncols=3)
-    said = ", ".join(_band_said(name) for name in names)
-    return word("alt.learning_bands", runs=said)
+    said = [_band_said(name) for name in names]
+    if own is not None and len(own[1]):
+        ends = {"last": f"{own[1][-1]:.0f}", "steps": f"{own[0][-1]:,}"}
+        said.append(word("alt.band_own", **ends))
+    return word("alt.learning_bands", runs=", ".join(said))
 
 
 def _draw_band(
@@ -187,17 +191,19 @@ def detail_effects(figure: Figure, names: Sequence[str]) -> str:
 
     Args:
         figure: drawn on.
-        names: stored runs, from top to bottom.
+        names: stored runs; drawn from the largest loss to the largest gain, as a table
+            sorted by the difference has them.
 
     Returns:
         Alt text: each mean difference with its interval, and how many reached 475.
     """
+    names = sorted(names, key=difference)
     left, right = panels(figure, 2, sharey=True)
     left.axvline(0.0, color=muted(), linewidth=line_width(0.8))
     said = []
     for place, name in enumerate(names):
         mean, half = difference(name)
-        told = f"{mean:+.0f} ± {half:.0f}".replace("-", "−")
+        told = f"{_signed(mean)} ± {half:.0f}"
         if mean < LEAST:
             text = left.text(LEAST, place, f" ← {told}")
             text.set(fontsize="small", va="center")
@@ -219,6 +225,12 @@ def detail_effects(figure: Figure, names: Sequence[str]) -> str:
     right.set_xticks([0, 50_000, 100_000])
     short_ticks(right.xaxis)
     return word("alt.detail_effects", details="; ".join(said))
+
+
+def _signed(value: float) -> str:
+    """A whole number with its sign; 0 has none."""
+    whole = round(value)
+    return f"{whole:+d}".replace("-", "−") if whole else "0"
 
 
 def _interval(axes: Axes, place: int, mean: float, half: float) -> None:
