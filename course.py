@@ -549,7 +549,7 @@ def lab(env: Environment, options: argparse.Namespace) -> int:
 
 def steps_of_test(env: Environment, quick: bool) -> list[tuple[str, list[str]]]:
     code = ["course.py", "course_lib", "tools", "tests", "benchmarks"]
-    notebooks = ["chapters", "exercises", "solutions"]
+    notebooks = ["chapters", "exercises", "solutions", "notebooks"]
     rooms = ("chapters", "solutions")
     pages = sorted(p for room in rooms for p in (env.root / room).glob("*.ipynb"))
     names = [p.relative_to(env.root).as_posix() for p in pages]

@@ -56,6 +56,29 @@ def test_the_better_one_is_preferred_as_often_as_bradley_and_terry_say():
         assert won / (won + lost) == pytest.approx(chance, abs=4.5 * error)
 
 
+def test_without_ties_the_other_pairs_are_as_they_were():
+    ref = GRULanguageModel(4, hidden=16)
+    draw = {"num_pairs": 500, "length": 4, "scale": 3.0}
+    every = sample_pairs(ref, TASK.score, **draw, generator=generator())
+    some = sample_pairs(ref, TASK.score, **draw, generator=generator(), ties=False)
+    scores = [
+        TASK.score(x, torch.ones_like(x, dtype=torch.bool))
+        for x in (every.chosen, every.rejected)
+    ]
+    apart = scores[0] != scores[1]
+    assert 0 < len(some) == int(apart.sum()) < 500
+    assert torch.equal(some.chosen, every.chosen[apart])
+    assert torch.equal(some.rejected_mask, every.rejected_mask[apart])
+    with pytest.raises(ValueError, match="all 500 pairs are ties"):
+        sample_pairs(
+            ref,
+            lambda tokens, mask: torch.zeros(len(tokens)),
+            **draw,
+            generator=generator(),
+            ties=False,
+        )
+
+
 def test_a_tie_is_a_coins_toss_and_not_left_out():
     """Were the first response always taken, token 0 would win half of the ties."""
     ref = GRULanguageModel(2, hidden=8)

@@ -30,6 +30,13 @@ RLHF = ["--algorithm.num_updates", "8", "--algorithm.batch_size", "16"]
 RLHF += ["--algorithm.length", "3", "--algorithm.minibatch_size", "8"]
 RLHF += ["--run.checkpoint_every", "3", "--run.eval_every", "4"]
 
+CARTPOLE = {
+    "reinforce": ["--env.num_envs", "2", "--algorithm.num_episodes", "16"],
+    "ppo-env": ["--env.num_envs", "2", "--algorithm.total_steps", "512"],
+}
+CARTPOLE["ppo-env"] += ["--algorithm.num_steps", "32", "--algorithm.minibatch_size"]
+CARTPOLE["ppo-env"] += ["32", "--algorithm.num_epochs", "2", "--algorithm.penalty", "1"]
+
 
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path, monkeypatch, one_thread):
@@ -95,6 +102,24 @@ def test_the_toy_prints_the_closed_form_beside_what_it_came_to(capsys):
     assert re.search(r"score 0\.\d{4}, KL -?\d+\.\d{4} nats, mean", said)
 
 
+def test_a_transformer_learns_the_toy_from_nothing():
+    size = [
+        "--toy.trunk",
+        "transformer",
+        "--toy.vocab_size",
+        "16",
+        "--toy.hidden",
+        "32",
+    ]
+    few = ["--algorithm.num_updates", "40", "--algorithm.length", "4"]
+    free = ["--algorithm.beta", "0", "--algorithm.batch_size", "128"]
+    free += ["--algorithm.learning_rate", "0.003"]
+    run("rlhf-toy", *size, *few, *free, "--run.out", "t", "--run.progress", "false")
+    log = read_log("t")
+    assert log[0]["score"] < 0.12 and log[0]["entropy"] == pytest.approx(math.log(16))
+    assert log[-1]["score"] > 0.9
+
+
 def test_a_run_leaves_a_log_its_settings_and_a_checkpoint():
     run("ppo-lm", *TINY, *RLHF, "--run.out", "a", "--run.seed", "3")
     log = read_log("a")
@@ -110,7 +135,8 @@ def test_a_run_leaves_a_log_its_settings_and_a_checkpoint():
 
 
 @pytest.mark.parametrize(
-    "program", ["ppo-lm", "grpo", "sft", "rlhf-toy", "reward-model"]
+    "program",
+    ["ppo-lm", "grpo", "sft", "rlhf-toy", "reward-model", "reinforce", "ppo-env"],
 )
 def test_a_run_that_is_taken_up_ends_as_one_that_was_not_put_down(program, monkeypatch):
     """Broken off by an error between two updates, behind the last checkpoint."""
@@ -121,7 +147,9 @@ def test_a_run_that_is_taken_up_ends_as_one_that_was_not_put_down(program, monke
         options = ["--algorithm.num_epochs", "8", "--run.checkpoint_every", "3"]
     if program == "reward-model":
         options += ["--pairs.num_pairs", "64", "--pairs.length", "2"]
-    if program != "rlhf-toy":
+    if program in CARTPOLE:
+        options = [*CARTPOLE[program], "--run.checkpoint_every", "3"]
+    elif program != "rlhf-toy":
         options = [*TINY, *options]
     run(program, *options, "--run.out", "whole")
 
@@ -151,11 +179,15 @@ def test_a_run_that_is_taken_up_ends_as_one_that_was_not_put_down(program, monke
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
-def test_a_run_killed_again_and_again_ends_bit_equal_to_one_that_was_not():
+@pytest.mark.parametrize("program", ["ppo-lm", "ppo-env"])
+def test_a_run_killed_again_and_again_ends_bit_equal_to_one_that_was_not(program):
     """SIGKILL at moments that nobody chose, in a process of its own."""
     options = [*TINY, *RLHF, "--algorithm.num_updates", "60", "--run.eval_every", "7"]
-    run("ppo-lm", *options, "--run.out", "whole")
-    command = [sys.executable, "-m", "course_lib.train", "ppo-lm", *options]
+    if program == "ppo-env":
+        options = [*CARTPOLE["ppo-env"], "--algorithm.total_steps", "3840"]
+        options += ["--run.checkpoint_every", "3", "--run.progress", "false"]
+    run(program, *options, "--run.out", "whole")
+    command = [sys.executable, "-m", "course_lib.train", program, *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     killed = 0
     for after in (3, 17, 34):  # lines of the log, and then a little
@@ -174,7 +206,7 @@ def test_a_run_killed_again_and_again_ends_bit_equal_to_one_that_was_not():
         killed += process.wait() == -signal.SIGKILL
     assert killed >= 2
     assert len(read_log("killed")) < 60
-    run("ppo-lm", *options, "--run.out", "killed")
+    run(program, *options, "--run.out", "killed")
     assert without_time("killed") == without_time("whole")
     assert same(state("killed"), state("whole"))
 
@@ -258,7 +290,7 @@ def test_an_agent_is_trained_and_evaluated(program, capsys):
     run(program, *options)
     first = without_time("a")
     run(program, *options)
-    assert "is finished already" in capsys.readouterr().out
+    assert "goes on after" in capsys.readouterr().out
     run(program, *options, "--run.fresh", "true")
     assert without_time("a") == first
     for greedy in ("true", "false"):

@@ -1,6 +1,7 @@
 """The algorithms of the course, each a plain function whose steps can be replaced."""
 
 from course_lib.algorithms.actor_critic import ActorCriticConfig, actor_critic
+from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.evaluation import (
     SweepResult,
     expected_backup,
@@ -38,6 +39,7 @@ from course_lib.algorithms.trpo import TRPOConfig, trpo
 __all__ = [
     "METHODS",
     "ActorCriticConfig",
+    "AgentRun",
     "DPOConfig",
     "Demonstrations",
     "Episode",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.history import Callback, History, explained_variance
 from course_lib.algorithms.learner import Learner, count_updates
 from course_lib.algorithms.rollout import Environment, Rollout, collect_steps
@@ -51,6 +52,7 @@ def actor_critic(
         policy_gradient_loss
     ),
     value_loss_fn: Callable[..., tuple[Tensor, dict[str, Tensor]]] = value_loss,
+    run: AgentRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> History:
@@ -68,6 +70,8 @@ def actor_critic(
         policy_loss_fn: called as `policy_loss_fn(log_probs, advantages,
             reduction="token_mean")` on [S, B T].
         value_loss_fn: called as `value_loss_fn(values, returns)` on [S, B T].
+        run: a run to go on with, of these environments and this config, such as one
+            that was read from a file; None: a new one.
         callback: is given the number and the record of each update.
         progress: show a progress bar.
 
@@ -81,14 +85,14 @@ def actor_critic(
 
     Source: Mnih et al. (2016), algorithm S3, with GAE and synchronous environments.
     """
-    learner = Learner(env, config)
-    history = History(config.seeds)
-    observations = env.reset()
+    run = AgentRun(env, config) if run is None else run
+    learner, history = run.learner, run.history
     num_updates = count_updates(env, config)
-    for done in tqdm(range(num_updates), desc="actor-critic", disable=not progress):
+    left = range(run.done, num_updates)
+    for done in tqdm(left, desc="actor-critic", disable=not progress):
         rate = learner.anneal(done / num_updates, config)
-        rollout, observations = collect_steps(
-            env, learner.sampler, observations, config.num_steps
+        rollout, run.observations = collect_steps(
+            env, learner.sampler, run.observations, config.num_steps
         )
         advantages, returns = estimate_advantages(
             learner, rollout, config, advantage_fn

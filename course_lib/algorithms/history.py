@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,6 +64,25 @@ class History:
         }
         self.records.append(record)
         return record
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and numbers only, to be written to a file; without the agents."""
+        return {
+            "records": self.records,
+            "episodes": [astuple(one) for one in self.episodes],
+            "env_steps": self.env_steps,
+            "running": self._running,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on behind what `state_dict` said, on the clock too."""
+        self.records = [dict(one) for one in state["records"]]
+        self.episodes = [Episode(*one) for one in state["episodes"]]
+        self.env_steps = list(state["env_steps"])
+        running = state["running"]
+        self._running = None if running is None else running.cpu().clone()
+        spent = self.records[-1]["cpu_seconds"] if self.records else 0.0
+        self._started = time.process_time() - spent
 
     def column(self, name: str) -> list[float]:
         """One number of every record, NaN where a record does not have it."""

@@ -117,6 +117,24 @@ class Learner:
             losses.append(loss.detach())
         return losses[0]
 
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, both optimizers' averages and the random numbers' states."""
+        return {
+            "agent": self.agent.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "critic_optimizer": self.critic_optimizer.state_dict(),
+            "random": [one.get_state() for one in self.sampler.generators],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` said."""
+        self.agent.load_state_dict(state["agent"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        for one, random in zip(self.sampler.generators, state["random"], strict=True):
+            # A copy: torch reads the state from where its storage begins.
+            one.set_state(random.cpu().clone())
+
     def _step(self, loss: Tensor, optimizer: Adam) -> Tensor:
         self.parameters.zero_gradients()
         loss.backward()

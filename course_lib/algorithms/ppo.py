@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.batch import Batch, make_batch, minibatches
 from course_lib.algorithms.history import (
     Callback,
@@ -124,6 +125,7 @@ def ppo(
     policy_loss_fn: Loss = clipped_policy_loss,
     value_loss_fn: Loss = value_loss,
     steps: PPOSteps | None = None,
+    run: AgentRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> History:
@@ -144,6 +146,8 @@ def ppo(
         value_loss_fn: called as `value_loss_fn(values, returns)` on [S, M]; not with
             `config.value_clip`.
         steps: the algorithm's steps, if not its own.
+        run: a run to go on with, of these environments and this config, such as one
+            that was read from a file; None: a new one.
         callback: is given the number and the record of each update.
         progress: show a progress bar.
 
@@ -166,20 +170,14 @@ def ppo(
     "The 37 implementation details of proximal policy optimization".
     """
     steps = STEPS if steps is None else steps
-    learner = Learner(
-        env,
-        config,
-        shared=config.shared,
-        orthogonal=config.orthogonal,
-        policy_gain=config.policy_gain,
-    )
-    history = History(config.seeds)
-    observations, price = env.reset(), config.penalty
+    run = AgentRun(env, config) if run is None else run
+    learner, history = run.learner, run.history
     num_updates = count_updates(env, config)
-    for done in tqdm(range(num_updates), desc="PPO", disable=not progress):
-        rate = learner.anneal(done / num_updates, config)
-        rollout, observations = steps.collect(
-            env, learner.sampler, observations, config.num_steps
+    left = range(run.done, num_updates)
+    for done in tqdm(left, desc="PPO", disable=not progress):
+        rate, price = learner.anneal(done / num_updates, config), run.penalty
+        rollout, run.observations = steps.collect(
+            env, learner.sampler, run.observations, config.num_steps
         )
         batch = steps.make_batch(learner, rollout, config, advantage_fn)
         loss_fn = functools.partial(
@@ -191,7 +189,8 @@ def ppo(
         numbers = update(learner, batch, config, loss_fn, steps.minibatches)
         if price is not None:
             numbers["penalty"] = torch.tensor(price)
-            price = adapted(price, moved(learner, batch), config.penalty_target)
+            kl = moved(learner, batch)
+            run.penalty = adapted(price, kl, config.penalty_target)
         record = history.add(rollout, learning_rate=rate, **numbers)
         if callback is not None:
             callback(len(history.records) - 1, record)

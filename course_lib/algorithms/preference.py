@@ -61,6 +61,7 @@ def sample_pairs(
     scale: float = 10.0,
     generator: torch.Generator,
     prompts: Prompts | None = None,
+    ties: bool = True,
 ) -> PreferencePairs:
     """Let a noisy judge compare responses of the reference (eq-preference):
 
@@ -77,9 +78,12 @@ def sample_pairs(
         scale: nats of log-odds for one unit of score, at least 0.
         generator: on the model's device.
         prompts: N of them, each answered twice; None: responses to nothing.
+        ties: without, pairs of equal scores are left out, and fewer than N come back.
+            They teach nothing but noise where scores are only right and wrong.
 
     Raises:
-        TypeError, ValueError: a number below 1, a scale below 0, not N prompts.
+        TypeError, ValueError: a number below 1, a scale below 0, not N prompts,
+            nothing but ties where they are left out.
 
     Source: Bradley and Terry (1952).
     """
@@ -100,13 +104,19 @@ def sample_pairs(
     rows = torch.arange(count, device=chance.device)
     chosen = torch.where(first, rows, rows + count)
     rejected = torch.where(first, rows + count, rows)
-    return PreferencePairs(
+    pairs = PreferencePairs(
         drawn.tokens[chosen],
         drawn.mask[chosen],
         drawn.tokens[rejected],
         drawn.mask[rejected],
         prompts,
     )
+    if ties:
+        return pairs
+    apart = rows[scores[0] != scores[1]]
+    if not len(apart):
+        raise ValueError(f"ties must be kept where all {count} pairs are ties")
+    return pairs[apart]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.history import Callback, History, explained_variance
 from course_lib.algorithms.learner import Learner, count_episode_updates
 from course_lib.algorithms.rollout import Environment, Rollout, collect_episodes
@@ -64,6 +65,7 @@ def reinforce(
     *,
     returns_fn: Callable[..., Tensor] = discounted_returns,
     policy_loss_fn: PolicyLoss = policy_gradient_loss,
+    run: AgentRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> History:
@@ -81,6 +83,8 @@ def reinforce(
             truncated=...)` on [E, T].
         policy_loss_fn: called as `policy_loss_fn(log_probs, weights, mask=...,
             reduction=...)` on [E, T].
+        run: a run to go on with, of these environments and this config, such as one
+            that was read from a file; None: a new one.
         callback: is given the number and the record of each update.
         progress: show a progress bar.
 
@@ -94,10 +98,11 @@ def reinforce(
 
     Source: Williams (1992), theorem 1; Sutton and Barto (2018), section 13.3.
     """
-    learner = Learner(env, config)
-    history = History(config.seeds)
+    run = AgentRun(env, config) if run is None else run
+    learner, history = run.learner, run.history
     num_updates = count_episode_updates(env, config)
-    for _ in tqdm(range(num_updates), desc="REINFORCE", disable=not progress):
+    left = range(run.done, num_updates)
+    for _ in tqdm(left, desc="REINFORCE", disable=not progress):
         rollout = collect_episodes(env, learner.sampler)
         returns, advantages = estimate_advantages(learner, rollout, config, returns_fn)
         numbers = update(learner, rollout, returns, advantages, config, policy_loss_fn)

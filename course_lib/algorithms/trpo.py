@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.batch import Batch, make_batch, minibatches
 from course_lib.algorithms.history import Callback, History, explained_variance
 from course_lib.algorithms.learner import Learner, count_updates
@@ -75,6 +76,7 @@ def trpo(
     config: TRPOConfig = TRPOConfig(),
     *,
     advantage_fn: Callable[..., tuple[Tensor, Tensor]] = gae,
+    run: AgentRun | None = None,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> History:
@@ -90,6 +92,8 @@ def trpo(
         config: everything else.
         advantage_fn: called as `advantage_fn(rewards, values, next_values,
             terminated=..., truncated=..., gamma=..., lam=...)` on [E, T].
+        run: a run to go on with, of these environments and this config, such as one
+            that was read from a file; None: a new one.
         callback: is given the number and the record of each update.
         progress: show a progress bar.
 
@@ -105,13 +109,13 @@ def trpo(
 
     Source: Schulman et al. (2015), "Trust region policy optimization", appendix C.
     """
-    learner = Learner(env, config)
-    history = History(config.seeds)
-    observations = env.reset()
+    run = AgentRun(env, config) if run is None else run
+    learner, history = run.learner, run.history
     num_updates = count_updates(env, config)
-    for _ in tqdm(range(num_updates), desc="TRPO", disable=not progress):
-        rollout, observations = collect_steps(
-            env, learner.sampler, observations, config.num_steps
+    left = range(run.done, num_updates)
+    for _ in tqdm(left, desc="TRPO", disable=not progress):
+        rollout, run.observations = collect_steps(
+            env, learner.sampler, run.observations, config.num_steps
         )
         batch = make_batch(learner, rollout, config, advantage_fn)
         numbers = update_policy(learner, batch, config)

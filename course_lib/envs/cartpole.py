@@ -6,7 +6,7 @@ import math
 import numbers
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -189,6 +189,28 @@ class CartPole:
             self._state = torch.where(mask, given, self._started())
             self._last_step.masked_fill_(mask, self._clock + self.max_steps)
         return self._handed_out(self._state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where every cart stands, in its episode and in its stream of starts."""
+        return {
+            "state": self._state,
+            "clock": self._clock,
+            "last_step": self._last_step,
+            "streams": self._streams,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` said of as many carts.
+
+        Raises:
+            ValueError: another number of carts.
+        """
+        require_like("streams", state["streams"], (4, self.num_envs), self._everyone)
+        stand = state["state"]
+        self._state = None if stand is None else stand.clone()
+        self._clock = int(state["clock"])
+        self._last_step = state["last_step"].clone()
+        self._streams = state["streams"].clone()
 
     def step(self, actions: Tensor) -> Transition:
         """Push every cart once; environments that end start again.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from course_lib.algorithms import (
+    AgentRun,
     History,
     LanguageRun,
     PPOConfig,
@@ -16,10 +16,18 @@ from course_lib.algorithms import (
     reinforce,
     rlhf_ppo,
 )
-from course_lib.algorithms.history import Record
+from course_lib.algorithms.agent_run import AGENT_OPTIONS
+from course_lib.algorithms.learner import count_episode_updates, count_updates
 from course_lib.envs import CartPole, TokenCount
 from course_lib.exact import uniform_optimum
-from course_lib.models import ActorCritic, GRULanguageModel
+from course_lib.models import (
+    ActorCritic,
+    GRULanguageModel,
+    LanguagePolicy,
+    PromptedPolicy,
+    Transformer,
+    TransformerConfig,
+)
 from course_lib.train.session import RunConfig, Session
 
 
@@ -39,8 +47,10 @@ class ToyConfig:
     """Tokens."""
     target: int = 3
     """The token that is counted: its share is the score."""
+    trunk: Literal["gru", "transformer"] = "gru"
+    """What reads the tokens; the transformer has two layers of four heads."""
     hidden: int = 64
-    """Size of the GRU's state."""
+    """Size of its state."""
 
 
 def reinforce_program(
@@ -54,12 +64,11 @@ def reinforce_program(
     session = Session(run, "reinforce", settings)
     algorithm = replace(algorithm, seeds=(run.seed,))
     world = CartPole(env.num_envs, seeds=run.seed, device=session.device)
-    _train(
-        session,
-        lambda callback: reinforce(
-            world, algorithm, callback=callback, progress=run.progress
-        ),
-    )
+    job = AgentRun(world, algorithm)
+    session.resume(job)
+    callback = session.callback(job, count_episode_updates(world, algorithm))
+    reinforce(world, algorithm, run=job, callback=callback, progress=run.progress)
+    _say_returns(session, job.history)
 
 
 def ppo_env_program(
@@ -69,12 +78,11 @@ def ppo_env_program(
     session = Session(run, "ppo-env", settings)
     algorithm = replace(algorithm, seeds=(run.seed,))
     world = CartPole(env.num_envs, seeds=run.seed, device=session.device)
-    _train(
-        session,
-        lambda callback: ppo(
-            world, algorithm, callback=callback, progress=run.progress
-        ),
-    )
+    job = AgentRun(world, algorithm)
+    session.resume(job)
+    callback = session.callback(job, count_updates(world, algorithm))
+    ppo(world, algorithm, run=job, callback=callback, progress=run.progress)
+    _say_returns(session, job.history)
 
 
 def rlhf_toy_program(
@@ -84,8 +92,7 @@ def rlhf_toy_program(
     session = Session(run, "rlhf-toy", settings)
     algorithm = replace(algorithm, seed=run.seed)
     task = TokenCount(toy.vocab_size, algorithm.length, toy.target)
-    ref = GRULanguageModel(toy.vocab_size, hidden=toy.hidden, seed=run.seed)
-    ref = ref.to(session.device)
+    ref = _toy_model(toy, algorithm.length, run.seed).to(session.device)
     job = LanguageRun(ref, algorithm)
     session.resume(job)
     callback = session.callback(job, algorithm.num_updates)
@@ -102,34 +109,25 @@ def rlhf_toy_program(
         )
 
 
+def _toy_model(toy: ToyConfig, length: int, seed: int) -> LanguagePolicy:
+    """A model that says every token with equal chance."""
+    if toy.trunk == "gru":
+        return GRULanguageModel(toy.vocab_size, hidden=toy.hidden, seed=seed)
+    size = TransformerConfig(length + 1, toy.hidden, num_layers=2, num_heads=4)
+    trunk = Transformer(toy.vocab_size, size, seed=seed, uniform=True)
+    return PromptedPolicy(trunk, eos_token=None)
+
+
 def make_agent(settings: dict[str, Any], session_device: Any) -> ActorCritic:
     """An agent of the size that a run's settings say, untrained."""
     algorithm = settings["algorithm"]
-    options = {
-        name: algorithm[name]
-        for name in ("shared", "orthogonal", "policy_gain")
-        if name in algorithm
-    }
+    options = {name: algorithm[name] for name in AGENT_OPTIONS if name in algorithm}
     return ActorCritic(
         4, num_actions=2, hidden=tuple(algorithm["hidden"]), **options
     ).to(session_device)
 
 
-def _train(
-    session: Session, train: Callable[[Callable[[int, Record], None]], History]
-) -> None:
-    """Log each update, and keep the agent when the run is over.
-
-    These runs take seconds, so nothing is kept before: one that was killed begins
-    again, and comes to the same numbers.
-    """
-    if session.saved is not None:
-        session.say("is finished already")
-        return
-    session.begin_log([])
-    history = train(lambda _, record: session.log(record))
-    assert history.agent is not None
-    session.save({"agent": history.agent.state_dict(), "records": history.records})
+def _say_returns(session: Session, history: History) -> None:
     last = [one.episode_return for one in history.episodes[-100:]]
     session.say(
         f"{history.env_steps[0]:,} steps, mean return of the last {len(last)} "

@@ -78,7 +78,7 @@ def cartpole_returns(
 ) -> torch.Tensor:
     """The return of each episode, [episodes]."""
     agent = make_agent(made, device)
-    agent.load_state_dict(saved["state"]["agent"])
+    agent.load_state_dict(saved["state"]["learner"]["agent"])
     env = CartPole(evaluate.episodes, seeds=evaluate.seed, device=device)
     generator = torch.Generator(device).manual_seed(evaluate.seed)
     observations = env.reset()

@@ -79,7 +79,9 @@ class PairsConfig:
     """The comparisons that a reward model is fitted to."""
 
     num_pairs: int = 4096
-    """Pairs to learn from; a quarter as many again are held out."""
+    """Pairs that are drawn; a fifth of what is kept of them is held out."""
+    ties: bool = True
+    """Keep pairs of equal rewards, which the judge decides by a coin's toss."""
     scale: float = 5.0
     """Nats of log-odds for one unit of the verifier's reward: how sure the judge is."""
     length: int = 4
@@ -146,7 +148,7 @@ def reward_model_program(
     )
     algorithm = replace(algorithm, seed=run.seed)
     generator = torch.Generator(session.device).manual_seed(run.seed)
-    count = pairs.num_pairs + pairs.num_pairs // 4
+    count = pairs.num_pairs
     compared = sample_pairs(
         policy,
         train.score,
@@ -155,14 +157,16 @@ def reward_model_program(
         scale=pairs.scale,
         generator=generator,
         prompts=train(count, 1.0, generator),
+        ties=pairs.ties,
     )
-    held_out = compared[slice(pairs.num_pairs, count)]
+    kept = len(compared) - len(compared) // 5
+    held_out = compared[slice(kept, None)]
     fitted = PromptedRewardModel(policy)
     fit = SupervisedRun(ModelLearner(fitted, algorithm))
     session.resume(fit)
     train_reward_model(
         policy,
-        compared[slice(0, pairs.num_pairs)],
+        compared[slice(0, kept)],
         algorithm,
         run=fit,
         callback=session.callback(
@@ -173,7 +177,10 @@ def reward_model_program(
         progress=run.progress,
     )
     accuracy = _last(fit.records, "held_out_accuracy")
-    session.say(f"{fit.done} epochs, held-out accuracy {accuracy}")
+    session.say(
+        f"{fit.done} epochs on {kept} pairs, accuracy on {len(held_out)} others "
+        f"{accuracy}"
+    )
 
 
 def ppo_program(

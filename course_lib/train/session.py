@@ -48,7 +48,7 @@ class RunConfig:
 
 
 class Resumable(Protocol):
-    """A run of any algorithm: `LanguageRun` and `SupervisedRun`."""
+    """A run of any algorithm: `AgentRun`, `LanguageRun` and `SupervisedRun`."""
 
     @property
     def done(self) -> int: ...
