@@ -110,7 +110,12 @@ def test_the_loss_is_the_boxs_by_hand():
 def test_one_epoch_of_one_minibatch_is_actor_critics_step():
     """CLAIMS error 39: the ratio is 1, the clip asleep, the gradient the same."""
     common = dict(
-        num_steps=32, learning_rate=1e-3, ent_coef=0.01, vf_coef=0.5, seeds=(4, 5)
+        num_steps=32,
+        lam=0.95,
+        learning_rate=1e-3,
+        ent_coef=0.01,
+        vf_coef=0.5,
+        seeds=(4, 5),
     )
     config = PPOConfig(
         total_steps=256,
