@@ -14,10 +14,13 @@ import pytest
 import torch
 
 from course_lib.exact import uniform_optimum
+from course_lib.models import TransformerConfig
 from course_lib.train.checkpoint import load_checkpoint
+from course_lib.train.language import StartConfig, judge
 from course_lib.train.plot import mean_curve, svg
 from course_lib.train.program import PROGRAMS, main
 from course_lib.train.session import read_log
+from course_lib.train.tasks import TaskConfig, load_reward_model, make_sources
 
 pytest.importorskip("jsonargparse")
 
@@ -255,6 +258,24 @@ def test_from_sft_over_a_reward_model_to_ppo(capsys):
     assert "expected a run of sft or ppo-lm or grpo" in capsys.readouterr().err
     assert main(["ppo-lm", *TINY, "--start.policy", "s", "--run.out", "q"]) == 1
     assert "model.width must be 32, that of s, got 16" in capsys.readouterr().err
+
+
+def test_a_reward_model_is_heard_in_the_verifiers_unit():
+    pairs = ["--pairs.length", "2", "--pairs.num_pairs", "64", "--pairs.scale", "4"]
+    run("reward-model", *TINY, *pairs, "--run.out", "r", "--algorithm.num_epochs", "2")
+    size = TransformerConfig(context=16, width=16, num_layers=1, num_heads=2)
+    task, device = TaskConfig(levels=("add-1",)), torch.device("cpu")
+    model, scale = load_reward_model("r", task, size, device)
+    assert scale == 4.0
+    start = StartConfig(reward_source="reward_model", reward_model="r")
+    source, _ = make_sources(task, device)
+    judges, score = judge(start, task, size, source, device)
+    assert judges.keys() == {"reward model"}
+    prompts, tokens = source.prompts(torch.arange(6)), torch.randint(12, (6, 3))
+    mask = torch.ones_like(tokens, dtype=torch.bool)
+    nats = model(tokens, mask, prompts)
+    assert nats.abs().min() > 0
+    torch.testing.assert_close(score(tokens, mask, prompts), nats / 4)
 
 
 def test_sft_stops_where_enough_is_known():

@@ -266,7 +266,7 @@ class _Job:
         )
         self.run = LanguageRun(self.policy, algorithm)
         self.session.resume(self.run)
-        self.judges, self.score = _judge(start, task, model, self.train, device)
+        self.judges, self.score = judge(start, task, model, self.train, device)
         accuracy = functools.partial(
             greedy_accuracy, self.run.learner.policy, self.test, algorithm.length
         )
@@ -302,7 +302,7 @@ def _own_part(algorithm: _Algorithm, seed: int) -> _Algorithm:
     return replace(algorithm, seed=seed, **sizes)
 
 
-def _judge(
+def judge(
     start: StartConfig,
     task: TaskConfig,
     model: TransformerConfig,
@@ -313,8 +313,10 @@ def _judge(
     if start.reward_source == "verifier":
         return {}, train.score
     assert start.reward_model is not None
-    fitted = load_reward_model(start.reward_model, task, model, device)
-    return {"reward model": fitted}, learned_score(fitted, scale=1.0)
+    fitted, scale = load_reward_model(start.reward_model, task, model, device)
+    # In the verifier's unit: in nats its returns are so large that the critic's loss
+    # drags the trunk along, and the policy forgets what SFT has taught it.
+    return {"reward model": fitted}, learned_score(fitted, scale)
 
 
 def _last(records: list[dict[str, float]], name: str = "accuracy") -> str:

@@ -138,8 +138,9 @@ def make_policy(
 
 def load_reward_model(
     path: str, task: TaskConfig, model: TransformerConfig, device: torch.device
-) -> PromptedRewardModel:
-    """The model that a run of `reward-model` has fitted, frozen.
+) -> tuple[PromptedRewardModel, float]:
+    """The model that a run of `reward-model` has fitted, frozen; and how many nats of
+    log-odds its judge gave for one unit of the verifier's reward.
 
     Raises:
         CheckpointError, ValueError: it cannot be read, or is of another size.
@@ -151,7 +152,8 @@ def load_reward_model(
     )
     fitted = PromptedRewardModel(begin)
     fitted.load_state_dict(saved["state"]["learner"]["model"])
-    return fitted.requires_grad_(False).to(device)
+    scale = json.loads(saved["settings"])["pairs"]["scale"]
+    return fitted.requires_grad_(False).to(device), float(scale)
 
 
 def saved_run(path: str, *programs: str) -> dict[str, Any]:
