@@ -12,6 +12,7 @@ from benchmarks import kernel_cases_losses as losses
 from benchmarks import report_words as words
 from benchmarks.report_ppo import ppo_part, reinforce_part
 from benchmarks.report_rlhf import rlhf_part
+from benchmarks.report_stages import stages_part
 from benchmarks.timing import ROUNDS_OF_THE_SLOW, WARM_BYTES, rounded
 
 Row = dict[str, Any]
@@ -39,7 +40,12 @@ def write_page() -> None:
     parts = [how, *kernel_parts(record["rows"])]
     if (RESULTS / "device.json").exists():
         parts.append(device_part())
-    later = {"ppo": ppo_part, "reinforce": reinforce_part, "rlhf": rlhf_part}
+    later = {
+        "ppo": ppo_part,
+        "reinforce": reinforce_part,
+        "rlhf": rlhf_part,
+        "stages": stages_part,
+    }
     for name, part in later.items():
         if (RESULTS / f"{name}.json").exists():
             runs = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))

@@ -82,7 +82,7 @@ def mean_curve(name: str, folders: Sequence[str], metric: str, x: str) -> Curve:
     xs = [low + (high - low) * i / (_POINTS - 1) for i in range(_POINTS)]
     at = [[_between(run, one) for run in runs] for one in xs]
     means = [sum(values) / len(values) for values in at]
-    halves = [_half(values) for values in at]
+    halves = [half_interval(values) for values in at]
     return Curve(name, xs, means, halves)
 
 
@@ -153,7 +153,8 @@ def _between(run: list[tuple[float, float]], x: float) -> float:
     return run[0][1] if x <= run[0][0] else run[-1][1]
 
 
-def _half(values: list[float]) -> float:
+def half_interval(values: list[float]) -> float:
+    """Half of the 95 % interval of a mean over seeds, by Student's t; 0 for one."""
     count = len(values)
     if count < 2:
         return 0.0

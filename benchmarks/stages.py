@@ -1,0 +1,116 @@
+"""Accuracy across the stages of training: `python -m benchmarks.stages`.
+
+The training programs with the settings in `configs/`: SFT up to a part of the way, PPO
+and GRPO from there with the verifier, a reward model on comparisons and PPO with that;
+and from nothing, PPO on a reward for one of 64 tokens. Each run is a folder in
+`--folder`; one that was broken off goes on, one that is there is not made again. All of
+them take some twenty minutes of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import write_page
+from benchmarks.timing import circumstances
+from course_lib.train.program import main as train
+from course_lib.train.session import read_log
+
+COMMAND = "python -m benchmarks.stages"
+PACKAGES = ("torch", "numpy")
+SEEDS = (0, 1, 2)
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = ROOT / "configs"
+RESULTS = ROOT / "benchmarks" / "results" / "stages.json"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A program with its settings, and what it begins with."""
+
+    program: str
+    config: str
+    """A file in `configs/`."""
+    result: str
+    """What counts of its log's last line that has it."""
+    starts: tuple[tuple[str, str], ...] = ()
+    """Settings that name a run of another stage, of the same seed."""
+    seeds: tuple[int, ...] = SEEDS
+
+
+FROM_SFT = ("start.policy", "sft")
+STAGES = {
+    "sft": Stage("sft", "arithmetic/sft.yaml", "accuracy"),
+    "ppo": Stage("ppo-lm", "arithmetic/ppo-lm.yaml", "accuracy", (FROM_SFT,)),
+    "grpo": Stage("grpo", "arithmetic/grpo.yaml", "accuracy", (FROM_SFT,)),
+    "reward-model": Stage(
+        "reward-model",
+        "arithmetic/reward-model.yaml",
+        "held_out_accuracy",
+        (("pairs.policy", "sft"),),
+        seeds=(0,),
+    ),
+    "ppo-reward-model": Stage(
+        "ppo-lm",
+        "arithmetic/ppo-reward-model.yaml",
+        "accuracy",
+        (FROM_SFT, ("start.reward_model", "reward-model")),
+        seeds=(0,),
+    ),
+    "token-reward": Stage("rlhf-toy", "toy/token-reward.yaml", "score"),
+}
+"""In the order in which they need each other."""
+
+
+def measure(name: str, seed: int, folder: Path, *options: str) -> Row:
+    """Make a run, or find it made, and say what came of it.
+
+    Raises:
+        RuntimeError: the program ended otherwise than well.
+    """
+    stage, out = STAGES[name], folder / f"{name}-{seed}"
+    arguments = [stage.program, "--config", str(CONFIGS / stage.config)]
+    arguments += ["--run.out", str(out), "--run.seed", str(seed)]
+    for setting, other in stage.starts:
+        arguments += [f"--{setting}", str(folder / f"{other}-{seed}")]
+    if train([*arguments, "--run.progress", "false", *options]) != 0:
+        raise RuntimeError(f"{name} with seed {seed} did not end well")
+    log = read_log(out)
+    reached = [line[stage.result] for line in log if stage.result in line]
+    row: Row = {"stage": name, "seed": seed, "updates": len(log)}
+    row |= {stage.result: round(reached[-1], 4), "first": round(reached[0], 4)}
+    if "cpu_seconds" in log[-1]:
+        row["cpu_seconds"] = round(log[-1]["cpu_seconds"], 1)
+    return row
+
+
+def rows(folder: Path) -> Iterator[Row]:
+    """All stages with all of their seeds."""
+    for name, stage in STAGES.items():
+        for seed in stage.seeds:
+            yield measure(name, seed, folder)
+
+
+def main() -> None:
+    """Make the runs, print a line for each, keep them and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path("runs/stages"))
+    chosen = parser.parse_args()
+    seen = []
+    for row in rows(chosen.folder):
+        seen.append(row)
+        print(json.dumps(row), flush=True)
+    kept = circumstances(COMMAND, PACKAGES) | {"rows": seen}
+    text = json.dumps(kept, indent=2) + "\n"
+    RESULTS.write_text(text, encoding="utf-8", newline="\n")
+    write_page()
+
+
+if __name__ == "__main__":
+    main()
