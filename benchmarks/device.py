@@ -31,6 +31,7 @@ from benchmarks.device_times import TIMINGS
 from benchmarks.report import write_page
 from benchmarks.timing import circumstances
 from course_lib.kernels import Engine
+from tools.files import write_text
 
 Timing = Callable[[torch.device], Iterator[dict[str, Any]]]
 RESULTS = Path(__file__).parent / "results" / "device.json"
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
             "rows": times,
         }
         text = json.dumps(record, indent=2) + "\n"
-        RESULTS.write_text(text, encoding="utf-8", newline="\n")
+        write_text(RESULTS, text)
         write_page()
     return 1 if wrong else 0
 

@@ -28,6 +28,7 @@ from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from course_lib.envs import CartPole
+from tools.files import write_text
 
 SIZES = (1, 8, 64, 1024, 65536)
 RESULTS = Path(__file__).parent / "results" / "env_steps.json"
@@ -145,7 +146,7 @@ def main() -> None:
             "rows": rows,
         }
         text = json.dumps(record, indent=2) + "\n"
-        RESULTS.write_text(text, encoding="utf-8", newline="\n")
+        write_text(RESULTS, text)
 
 
 if __name__ == "__main__":

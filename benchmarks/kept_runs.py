@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.timing import warm_allocator
+from tools.files import write_text
 
 FOLDER = Path(__file__).resolve().parent.parent / "course_lib" / "data"
 PACKAGES = ("torch", "numpy")
@@ -30,9 +30,7 @@ def save(name: str, kept: dict[str, Any]) -> int:
         ValueError: a number in it that is not finite, which JSON cannot hold.
     """
     text = json.dumps(kept, separators=(",", ":"), allow_nan=False) + "\n"
-    unfinished = FOLDER / f"{name}.json.part"
-    unfinished.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(unfinished, FOLDER / f"{name}.json")
+    write_text(FOLDER / f"{name}.json", text)
     return len(text)
 
 

@@ -17,6 +17,7 @@ import torch
 from benchmarks import kernel_cases_gae, kernel_cases_log_probs, kernel_cases_losses
 from benchmarks.report import write_page
 from benchmarks.timing import FEWEST_ROUNDS, circumstances, measure, warm_allocator
+from tools.files import write_text
 
 # Each module has `cases()`, which yields them, and the `PACKAGES` they compare with.
 CASES = (kernel_cases_gae, kernel_cases_log_probs, kernel_cases_losses)
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         print("Not installed, so left out: " + ", ".join(missing))
     if not chosen.dry:
         text = json.dumps(record, indent=2) + "\n"
-        RESULTS.write_text(text, encoding="utf-8", newline="\n")
+        write_text(RESULTS, text)
         write_page()
 
 

@@ -33,6 +33,7 @@ from course_lib.algorithms import History, PPOConfig, ppo
 from course_lib.algorithms.closed_form import CLOSED_FORM
 from course_lib.algorithms.ppo import STEPS, PPOSteps
 from course_lib.envs import CartPole, GymnasiumVector
+from tools.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "ppo.json"
 COMMAND = "python course.py bench ppo"
@@ -231,7 +232,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not chosen.quick:
         in_order = {task.name: kept[task.name] for task in TASKS if task.name in kept}
         text = json.dumps(in_order, indent=2) + "\n"
-        RESULTS.write_text(text, encoding="utf-8", newline="\n")
+        write_text(RESULTS, text)
         write_page()
     if not (chosen.quick or chosen.only):
         reinforce.main()

@@ -23,6 +23,7 @@ from benchmarks.report import write_page
 from benchmarks.timing import OURS, circumstances
 from course_lib.algorithms import Episode, History, ReinforceConfig, reinforce
 from course_lib.envs import CartPole
+from tools.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "reinforce.json"
 COMMAND = "python -m benchmarks.reinforce"
@@ -128,7 +129,7 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
     kept = circumstances(COMMAND, PACKAGES) | {"rows": rows}
     text = json.dumps(kept, indent=2) + "\n"
-    RESULTS.write_text(text, encoding="utf-8", newline="\n")
+    write_text(RESULTS, text)
     write_page()
 
 

@@ -14,6 +14,7 @@ from benchmarks.report_ppo import ppo_part, reinforce_part
 from benchmarks.report_rlhf import rlhf_part
 from benchmarks.report_stages import stages_part
 from benchmarks.timing import ROUNDS_OF_THE_SLOW, WARM_BYTES, rounded
+from tools.files import write_text
 
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,8 +51,7 @@ def write_page() -> None:
         if (RESULTS / f"{name}.json").exists():
             runs = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
             parts.append(part(runs))
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text("\n".join(parts), encoding="utf-8", newline="\n")
+    write_text(PAGE, "\n".join(parts))
 
 
 def kernel_parts(rows: list[Row]) -> list[str]:

@@ -37,6 +37,7 @@ from course_lib.exact import (
     uniform_table,
 )
 from course_lib.models import GRULanguageModel
+from tools.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "rlhf.json"
 COMMAND = "python course.py bench rlhf"
@@ -131,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
         "rows": rows,
     }
     text = json.dumps(kept, indent=2) + "\n"
-    RESULTS.write_text(text, encoding="utf-8", newline="\n")
+    write_text(RESULTS, text)
     write_page()
 
 

@@ -20,6 +20,7 @@ from benchmarks.report import write_page
 from benchmarks.timing import circumstances
 from course_lib.train.program import main as train
 from course_lib.train.session import read_log
+from tools.files import write_text
 
 COMMAND = "python -m benchmarks.stages"
 PACKAGES = ("torch", "numpy")
@@ -108,7 +109,7 @@ def main() -> None:
         print(json.dumps(row), flush=True)
     kept = circumstances(COMMAND, PACKAGES) | {"rows": seen}
     text = json.dumps(kept, indent=2) + "\n"
-    RESULTS.write_text(text, encoding="utf-8", newline="\n")
+    write_text(RESULTS, text)
     write_page()
 
 

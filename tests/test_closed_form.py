@@ -84,6 +84,20 @@ def test_what_has_another_gradient_is_refused():
         found(closed_form_loss, gaussian, batch)
 
 
+def test_an_action_that_is_none_and_a_batch_that_does_not_fit_are_refused_by_name():
+    """The compiled pass looks at no border, so it must not be given any of these."""
+    agent, batch = agent_and_batch()
+    for action in (3, -1):
+        actions = batch.actions.clone()
+        actions[1, 7] = action
+        with pytest.raises(ValueError, match="token"):
+            found(closed_form_loss, agent, dataclasses.replace(batch, actions=actions))
+    for name in ("old_log_probs", "advantages", "returns"):
+        short = dataclasses.replace(batch, **{name: getattr(batch, name)[:, :9]})
+        with pytest.raises(ValueError, match=name):
+            found(closed_form_loss, agent, short)
+
+
 @pytest.mark.parametrize("name", ["observations", "advantages", "returns"])
 def test_a_nan_is_named_where_it_came_in(name):
     agent, batch = agent_and_batch()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from benchmarks import kept_runs
+from tools import files
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def test_a_run_that_cannot_be_kept_leaves_the_old_one(folder, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kept_runs.os, "replace", stop)
+    monkeypatch.setattr(files.os, "replace", stop)
     with pytest.raises(KeyboardInterrupt):
         kept_runs.save("one", {"gap": 0.5})
     assert kept("one") == {"gap": 0.25}

@@ -62,16 +62,16 @@ def closed_form_loss(
     if not isinstance(policy, Categorical):
         raise TypeError("agent must choose among actions; its actions are continuous")
     logits = policy.logits  # [S, M, A]
-    loop = _pass_for(values)
+    sampled = (batch.actions, batch.old_log_probs, batch.advantages, batch.returns)
+    loop = _pass_for(values, sampled)
     slopes = torch.empty(logits.shape, dtype=logits.dtype), torch.empty_like(values)
     seen = torch.empty(8, dtype=values.dtype)
-    sampled = (batch.actions, batch.old_log_probs, batch.advantages, batch.returns)
     if loop is None or not loop(
         *(one.detach().numpy() for one in (logits, values, *sampled)),
         config.clip_eps, config.vf_coef, config.ent_coef,
         *(one.numpy() for one in (*slopes, seen)),
     ):  # fmt: skip
-        # No numba, another device, or something that is not finite and has a name.
+        # No numba, another device, or something that is to be refused by its name.
         return ppo_loss(agent, batch, config=config, policy_loss_fn=policy_loss_fn)
     loss, *numbers = seen.unbind()
     apply: Any = _WithSlopes.apply
@@ -85,10 +85,18 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def _pass_for(x: Tensor) -> Callable[..., bool] | None:
-    if not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
+def _pass_for(
+    values: Tensor, sampled: tuple[Tensor, ...]
+) -> Callable[..., bool] | None:
+    """The compiled pass, which looks at no border: only for what fits each other."""
+    dtype = values.dtype
+    if not values.is_cpu or dtype not in (torch.float32, torch.float64):
         return None
-    return compiled_loop("ppo_pass", x.dtype)[0]
+    if any(one.shape != values.shape for one in sampled):
+        return None
+    if [one.dtype for one in sampled] != [torch.int64, dtype, dtype, dtype]:
+        return None
+    return compiled_loop("ppo_pass", dtype)[0]
 
 
 class _WithSlopes(torch.autograd.Function):

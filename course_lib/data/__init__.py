@@ -15,17 +15,18 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return the stored run called `name`, as `benchmarks.chapter_runs` has made it.
+    """Return the stored run called `name`, as its "command" has made it.
 
     Args:
         name: such as "ppo"; `names()` lists them.
 
     Returns:
-        What the run's file holds: "command", "date", "versions", "seeds" and "config"
-        say what it is; "env_steps" [N] and "returns" [10 seeds][N] are its curves, each
-        point the mean return of the last 10 episodes, None where there is none;
-        "solved_at" [10] the steps at which that first reached 475, or None; "records"
-        every number that was logged, by name, means over the seeds.
+        What the run's file holds: "command", "date", "versions" and "seeds" say what it
+        is, the rest is its maker's. Of `benchmarks.chapter_runs`: "config"; "env_steps"
+        [N] and "returns" [10 seeds][N], its curves, each point the mean return of the
+        last 10 episodes, None where there is none; "solved_at" [10], the steps at which
+        that first reached 475, or None; "records", every number that was logged, by
+        name, means over the seeds.
 
     Raises:
         ValueError: no such run, with the nearest names.

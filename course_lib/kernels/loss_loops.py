@@ -134,30 +134,32 @@ def ppo_pass(
     value_slopes: Array,
     seen: Array,
 ) -> bool:
-    """PPO's loss of a softmax policy, and its slopes; say whether all are finite.
+    """PPO's loss of a softmax policy, and its slopes; say whether they can be used.
+
+    They cannot where something is not finite, or where an action is none.
 
     Logits are [S, M, A], everything else [S, M]; the loss is summed over S and averaged
     over M, what else is `seen` averaged over both.
     """
     number = seen.dtype.type
     low, high = number(1 - clip_eps), number(1 + clip_eps)
-    policy, critic, bonus, k3, largest = 0.0, 0.0, 0.0, 0.0, 0.0
-    outside, silent = 0, 0
-    seeds, steps, num_actions = logits.shape
+    policy = critic = bonus = k3 = largest = 0.0
+    outside, silent, (seeds, steps, num_actions) = 0, 0, logits.shape
     log_p = np.empty(num_actions)
     for s in range(seeds):
         for m in range(steps):
             entropy = _log_softmax(logits[s, m], log_p)
             chosen, gain = actions[s, m], np.float64(advantages[s, m])
+            if not 0 <= chosen < num_actions:
+                return False
             moved = number(number(log_p[chosen]) - old_log_probs[s, m])
-            growth = _growth(moved)
+            growth, error = _growth(moved), np.float64(values[s, m]) - returns[s, m]
             ratio = number(1.0 + growth)
             surrogate, pull, flat = _clipped(ratio, gain, low, high)
             for a in range(num_actions):
                 slope = pull + ent_coef * (log_p[a] + entropy)
                 logit_slopes[s, m, a] = math.exp(log_p[a]) * slope / steps
             logit_slopes[s, m, chosen] -= pull / steps
-            error = np.float64(values[s, m]) - returns[s, m]
             value_slopes[s, m] = vf_coef * error / steps
             policy, critic = policy - surrogate, critic + 0.5 * error * error
             bonus, k3 = bonus + entropy, k3 + growth - moved
@@ -166,8 +168,8 @@ def ppo_pass(
     sums = (policy, critic, bonus, k3, float(outside), float(silent))
     for place in range(6):
         seen[1 + place] = sums[place] / (seeds * steps)
-    seen[0] = (policy + vf_coef * critic - ent_coef * bonus) / steps
-    seen[7] = largest
+    loss = policy + vf_coef * critic - ent_coef * bonus
+    seen[0], seen[7] = loss / steps, largest
     return bool(np.isfinite(seen[0] + k3))
 
 
