@@ -35,7 +35,8 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CPU_INDEX_PATIENCE = 15  # seconds until PyTorch's own index must have answered
 FIRST_PORT = 8888
 COPIED = ("chapters", "exercises", "solutions")
-COVERS = {"dev": {"dev", "gpu", "lab", "train"}}  # extras that an extra brings along
+# Extras that an extra brings along.
+COVERS = {"dev": {"dev", "gpu", "lab", "tensorboard", "train"}}
 
 
 class Stop(Exception):

@@ -415,7 +415,7 @@ def test_a_torch_that_is_there_is_not_fetched_again(fake):
     pip.calls.clear()
     (folder / ".venv" / "site" / "torch-2.13.0+cpu.dist-info").mkdir()
     _ensure(fake, "dev")
-    assert pip.installed == [".[dev,gpu,lab,train]"]
+    assert pip.installed == [".[dev,gpu,lab,tensorboard,train]"]
 
 
 def test_a_gpu_shows_by_its_tool_on_the_path(tmp_path, monkeypatch):

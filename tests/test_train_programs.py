@@ -19,7 +19,7 @@ from course_lib.train.checkpoint import load_checkpoint
 from course_lib.train.language import StartConfig, judge
 from course_lib.train.plot import mean_curve, svg
 from course_lib.train.program import PROGRAMS, main
-from course_lib.train.session import read_log
+from course_lib.train.session import Session, read_log
 from course_lib.train.tasks import TaskConfig, load_reward_model, make_sources
 
 pytest.importorskip("jsonargparse")
@@ -351,6 +351,36 @@ def test_a_missing_tensorboard_is_said_in_words(monkeypatch, capsys):
     monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: None)
     assert main(["sft", *TINY, "--run.tensorboard", "true"]) == 1
     assert "pip install tensorboard" in capsys.readouterr().err
+
+
+def test_tensorboard_is_told_each_update_once_also_by_a_run_that_was_taken_up(capsys):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    arguments = ["sft", *TINY, "--run.out", "a", "--run.tensorboard", "true"]
+    arguments += ["--algorithm.num_epochs", "4", "--run.checkpoint_every", "2"]
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        save = Session.save
+        patch.setattr(
+            Session,
+            "save",
+            lambda *a: killed() if len(read_log("a")) == 4 else save(*a),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            main(arguments)
+    run(*arguments)
+    seen = EventAccumulator("a").Reload()
+    log = read_log("a")
+    assert set(seen.Tags()["scalars"]) == set(log[0])
+    losses = [(one.step, one.value) for one in seen.Scalars("loss")]
+    told = [(i, pytest.approx(one["loss"])) for i, one in enumerate(log)]
+    assert losses == told and len(log) == 4
+    run(*arguments, "--run.fresh", "true", "--algorithm.num_epochs", "1")
+    assert len(EventAccumulator("a").Reload().Scalars("loss")) == 1
 
 
 def test_a_log_with_a_broken_line_in_its_middle_is_named_with_the_line():

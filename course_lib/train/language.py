@@ -131,6 +131,7 @@ def reward_model_program(
     run: RunConfig,
     task: TaskConfig,
     model: TransformerConfig,
+    sampling: Sampling,
     algorithm: RewardModelConfig,
     pairs: PairsConfig,
 ) -> None:
@@ -141,7 +142,7 @@ def reward_model_program(
         task,
         model,
         PolicyConfig(),
-        UNCHANGED,
+        sampling,
         seed=run.seed,
         device=session.device,
         start=pairs.policy,

@@ -82,7 +82,12 @@ PROGRAMS: dict[str, Program] = {
     ),
     "reward-model": Program(
         reward_model_program,
-        {**_LANGUAGE, "algorithm": RewardModelConfig, "pairs": PairsConfig},
+        {
+            **_LANGUAGE,
+            "sampling": Sampling,
+            "algorithm": RewardModelConfig,
+            "pairs": PairsConfig,
+        },
         {
             "run.out": "runs/reward-model",
             "run.eval_every": 1,

@@ -80,11 +80,14 @@ class Session:
         self.writes = ranks.rank() == 0
         """Whether this process writes: of several, one does, and all read."""
         self._writer: Any = None
+        self._lines = 0
         torch.set_num_threads(config.threads)
         self.folder.mkdir(parents=True, exist_ok=True)
         if config.fresh and self.writes:
             for name in (CHECKPOINT, LOG, SETTINGS):
                 (self.folder / name).unlink(missing_ok=True)
+            for events in self.folder.glob("events.out.tfevents.*"):
+                events.unlink()
         ranks.wait_for_all()
         self.saved: dict[str, Any] | None = None
         """The checkpoint that lay in the folder."""
@@ -95,15 +98,11 @@ class Session:
             return
         text = json.dumps({"program": program, **settings}, indent=2, sort_keys=True)
         _write(self.folder / SETTINGS, text + "\n")
-        if config.tensorboard:
-            if importlib.util.find_spec("tensorboard") is None:
-                raise ValueError(
-                    "run.tensorboard needs the package tensorboard, which is not "
-                    "installed: pip install tensorboard"
-                )
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(self.folder)
+        if config.tensorboard and importlib.util.find_spec("tensorboard") is None:
+            raise ValueError(
+                "run.tensorboard needs the package tensorboard, which is not "
+                "installed: pip install tensorboard"
+            )
 
     def resume(self, run: Resumable) -> None:
         """Bring a new run to where the one in the folder has come, if there is one.
@@ -142,8 +141,15 @@ class Session:
 
     def begin_log(self, records: list[Record]) -> None:
         """A log of these records and no other."""
-        if self.writes:
-            _write(self.folder / LOG, "".join(map(_line, records)))
+        if not self.writes:
+            return
+        _write(self.folder / LOG, "".join(map(_line, records)))
+        self._lines = len(records)
+        if self.config.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # What a killed run had told beyond these records is not shown.
+            self._writer = SummaryWriter(self.folder, purge_step=len(records))
 
     def log(self, record: Record) -> None:
         """One more line."""
@@ -152,9 +158,10 @@ class Session:
         with open(self.folder / LOG, "a", encoding="utf-8") as log:
             log.write(_line(record))
         if self._writer is not None:
-            step = int(record.get("update", record.get("epoch", 0)))
             for name, value in record.items():
-                self._writer.add_scalar(name, value, step)
+                self._writer.add_scalar(name, value, self._lines)
+            self._writer.flush()
+        self._lines += 1
 
     def save(self, state: dict[str, Any]) -> None:
         """Keep a state, with the settings that made it."""

@@ -42,6 +42,9 @@ class TaskConfig:
     """Of arithmetic, from easy to hard: add-1, add-sub-1, times-1, add-2-1, add-2-2."""
     held_out: float = 0.2
     """The share of arithmetic that is kept for testing."""
+    split_seed: int = 0
+    """Which problems these are. Choose settings with one split, and measure what they
+    come to with another."""
     train_file: str | None = None
     """JSON lines in GSM8K's format, for problems=files."""
     test_file: str | None = None
@@ -90,7 +93,8 @@ def make_sources(
         levels = [(word_problems("train"), word_problems("test"))]
     else:
         levels = [
-            split(arithmetic_problems(level), task.held_out) for level in task.levels
+            split(arithmetic_problems(level), task.held_out, task.split_seed)
+            for level in task.levels
         ]
     tokenizer = make_tokenizer(task)
     train, test = zip(*levels, strict=True)
