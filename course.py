@@ -34,7 +34,7 @@ OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons for which PyTorch has wheels
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CPU_INDEX_PATIENCE = 15  # seconds until PyTorch's own index must have answered
 FIRST_PORT = 8888
-COPIED = ("chapters", "exercises", "solutions")
+COPIED = ("chapters", "exercises", "solutions", "notebooks")
 # Extras that an extra brings along.
 COVERS = {"dev": {"dev", "gpu", "lab", "tensorboard", "train"}}
 
@@ -622,6 +622,10 @@ def bench(env: Environment, options: argparse.Namespace) -> int:
     return run_tool(env, extra[options.what], f"benchmarks.{options.what}", flags)
 
 
+def train(env: Environment, options: argparse.Namespace) -> int:
+    return run_tool(env, "train", "course_lib.train", options.arguments)
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="course.py",
@@ -676,6 +680,7 @@ def make_parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--cpu", action="store_true", help="device: a short form on the CPU"
     )
+    verb(train, "run a training program; `train --help` lists them (docs/TRAINING.md)")
     return parser
 
 
@@ -684,7 +689,11 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a folder's name may not fit the console
             stream.reconfigure(errors="backslashreplace")
     parser = make_parser()
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["train"]:  # all that follows is the program's own
+        options = argparse.Namespace(verb="train", run=train, arguments=given[1:])
+    else:
+        options = parser.parse_args(given)
     if options.verb == "build" and options.outputs and not options.check:
         parser.error("build --outputs only goes with --check")
     try:

@@ -784,9 +784,16 @@ def test_the_first_failure_ends_the_tests_with_its_exit_code(
         (["bench", "ppo", "--quick"], ["benchmarks.ppo", "--quick"]),
         (["bench", "rlhf", "--quick"], ["benchmarks.rlhf", "--quick"]),
         (["bench", "device", "--cpu"], ["benchmarks.device", "--cpu"]),
+        (["train", "--help"], ["course_lib.train", "--help"]),
+        (
+            ["train", "sft", "--config", "a.yaml", "--run.seed", "3"],
+            ["course_lib.train", "sft", "--config", "a.yaml", "--run.seed", "3"],
+        ),
     ],
 )
-def test_build_slides_and_bench_hand_their_arguments_on(arguments, module, monkeypatch):
+def test_build_slides_bench_and_train_hand_their_arguments_on(
+    arguments, module, monkeypatch
+):
     seen: list[list[str]] = []
 
     def run(command, **_):
