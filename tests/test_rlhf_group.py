@@ -153,6 +153,20 @@ def test_kl_in_the_loss_has_another_gradient_for_each_estimator(kind):
     torch.testing.assert_close(penalty, expected, atol=1e-8, rtol=1e-6)
 
 
+def test_the_entropy_of_each_token_is_paid_at_its_price():
+    """On average over the tokens, the prefixes held fixed."""
+    priced = expected_gradient(tiny_config(ent_coef=0.3))
+    found = (priced - expected_gradient(tiny_config())) / 0.3
+    expected = torch.zeros_like(found)
+    first = POLICY.log_probs(EVERY)[::3, 0].exp().detach()  # [3]
+    for prefix in (None, 0, 1, 2):
+        logits = POLICY(torch.tensor([[prefix or 0, 0]]))[0]
+        log_pi = logits[0, 0 if prefix is None else 1].log_softmax(-1)
+        weight = 0.5 if prefix is None else 0.5 * first[prefix]
+        expected += weight * gradient(-(log_pi.exp() * log_pi).sum())
+    torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-6)
+
+
 def test_whole_response_weights_make_stale_samples_speak_for_the_policy():
     score, _ = exact_gradients()
     config = tiny_config(importance="trajectory", baseline="none")

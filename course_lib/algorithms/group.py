@@ -31,6 +31,8 @@ from course_lib.kernels import (
     Reduction,
     clipped_policy_loss,
     effective_sample_size,
+    entropy,
+    entropy_bonus,
     group_relative_advantages,
     importance_weights,
     kl_estimates,
@@ -38,6 +40,7 @@ from course_lib.kernels import (
     masked_sum,
     policy_gradient_loss,
     reduce_steps,
+    token_log_probs,
 )
 from course_lib.models import LanguagePolicy
 
@@ -77,6 +80,8 @@ class GroupConfig:
     only without a clip."""
     rho_max: float = 2.0
     """Where those weights are cut off: a bias, for less variance."""
+    ent_coef: float = 0.0
+    """The weight of the entropy, nats a token on average."""
     num_epochs: int = 1
     """How often each batch is gone through."""
     minibatch_size: int = 256
@@ -224,8 +229,14 @@ def group_loss(
     policy_loss_fn: Loss | None = None,
 ) -> tuple[Tensor, Numbers]:
     """The loss on responses that the config asks for, and what to log."""
-    log_probs = policy.log_probs(batch.tokens, *batch.context)
     old, mask = batch.old_log_probs, batch.mask
+    bonus: Tensor | float = 0.0
+    if config.ent_coef:
+        logits, _ = policy(batch.tokens, *batch.context)
+        log_probs = token_log_probs(logits, batch.tokens)
+        bonus, _ = entropy_bonus(entropy(logits), mask=mask)
+    else:
+        log_probs = policy.log_probs(batch.tokens, *batch.context)
     if config.clip_eps is None:
         loss_fn = policy_loss_fn or policy_gradient_loss
         weights = batch.advantages * _correction(log_probs.detach(), batch, config)
@@ -245,7 +256,7 @@ def group_loss(
         policy_loss, numbers = loss_fn(
             *steps, clip_eps=config.clip_eps, mask=real, **averaging
         )
-    loss = policy_loss
+    loss = policy_loss - config.ent_coef * bonus
     if config.kl != "reward":
         each = kl_estimates(log_probs, batch.ref_log_probs, config.kl)
         kl_loss = reduce_steps(each, mask, **_averaging(config))
