@@ -277,7 +277,10 @@ class StandIn(nn.Module):
         super().__init__()
         self.trunk, self.cap = Transformer(6, SMALL, seed=1), cap
         self.config = SimpleNamespace(
-            vocab_size=6, hidden_size=32, max_position_embeddings=16
+            vocab_size=6,
+            hidden_size=32,
+            max_position_embeddings=16,
+            bos_token_id=None,
         )
 
     def base_model(
@@ -312,6 +315,23 @@ def test_a_hugging_face_model_is_a_trunk_like_any_other():
     assert torch.equal(seen.tokens, expected.tokens)
     torch.testing.assert_close(seen.log_probs, expected.log_probs)
     assert theirs.train().trunk.model.training is False  # no dropout in either pass
+
+
+def test_where_there_is_no_prompt_a_model_reads_the_bos_it_knows_or_is_given():
+    model = StandIn()
+    with pytest.raises(ValueError, match="prompts must be given, or bos_token"):
+        PromptedPolicy(HuggingFaceTrunk(model), eos_token=EOS).generate(2, 3, None)
+    model.config.bos_token_id = 4
+    own = PromptedPolicy(HuggingFaceTrunk(model), eos_token=EOS)
+    told = PromptedPolicy(HuggingFaceTrunk(model), eos_token=EOS, bos_token=3)
+    for one, token in ((own, 4), (told, 3)):
+        expected = one.generate(prompts_of([token], [token]), 3, None)
+        assert torch.equal(one.generate(2, 3, None).tokens, expected.tokens)
+
+
+def test_a_model_that_was_not_wrapped_is_refused_with_the_wrap_named():
+    with pytest.raises(TypeError, match=r"HuggingFaceTrunk\(model\), got StandIn"):
+        PromptedPolicy(StandIn(), eos_token=EOS)
 
 
 def test_a_model_whose_head_does_more_is_refused():

@@ -48,6 +48,7 @@ class HuggingFaceTrunk(nn.Module):
         self.vocab_size: int = settings.vocab_size
         self.width: int = settings.hidden_size
         self.context: int = settings.max_position_embeddings
+        self.bos_token: int | None = getattr(settings, "bos_token_id", None)
         # Called `cache` from version 5 on, and `past_key_values` before.
         base = model.base_model
         asked = inspect.signature(getattr(base, "forward", base)).parameters

@@ -33,6 +33,7 @@ class Trunk(Protocol):
     vocab_size: int
     width: int
     context: int
+    bos_token: int | None
 
     def __call__(
         self, tokens: Tensor, mask: Tensor, *, cache: Any | None = None
@@ -76,16 +77,21 @@ class PromptedPolicy(LanguagePolicy):
     """pi and V on one trunk, or V on a trunk of its own.
 
     Args:
-        trunk: reads tokens; becomes part of this module.
+        trunk: a `Transformer`, or a model of the `transformers` package inside a
+            `HuggingFaceTrunk`; becomes part of this module.
         eos_token: ends a response, and is one of its tokens; None: all have full
             length.
-        bos_token: what is read where there is no prompt.
+        bos_token: what is read where there is no prompt; None: the trunk's own.
         sampling: temperature and truncation, the same for sampling and scoring.
         critic: "shared" lets the critic's loss move the trunk, "detached" does not,
             "separate" gives it a copy of the trunk.
         value_hidden: a hidden layer of that size in the value head.
         precision: "bfloat16" runs the trunk under autocast. Heads, log-probabilities
             and losses stay in float32: bf16 logits of 20.06 and 20 are one number.
+
+    Raises:
+        TypeError: a trunk that is none.
+        ValueError: another choice, an EOS that is no token.
 
     Source: Stiennon et al. (2020), section 3.4 and appendix G.1, for policy and value
     function as two models; Ziegler et al. (2019), section 2, for one.
@@ -105,13 +111,18 @@ class PromptedPolicy(LanguagePolicy):
         super().__init__()
         require_choice("critic", critic, ("shared", "detached", "separate"))
         require_choice("precision", precision, ("float32", "bfloat16"))
+        if not hasattr(trunk, "new_cache"):
+            raise TypeError(
+                "trunk must be a Transformer or a HuggingFaceTrunk(model), got "
+                f"{type(trunk).__name__}"
+            )
         self.vocab_size = trunk.vocab_size
         if eos_token is not None and not 0 <= eos_token < self.vocab_size:
             raise ValueError(
                 f"eos_token must be one of {self.vocab_size} tokens, got {eos_token}"
             )
         self.eos_token = eos_token
-        self.bos_token = trunk.vocab_size if bos_token is None else bos_token
+        self.bos_token = trunk.bos_token if bos_token is None else bos_token
         self.sampling, self.precision = sampling, precision
         self.trunk = trunk
         self.detached = critic == "detached"
@@ -246,6 +257,10 @@ class PromptedPolicy(LanguagePolicy):
             return prompts
         rows = len(tokens) if tokens is not None else prompts
         rows = require_positive_int("responses", rows)
+        if self.bos_token is None:
+            raise ValueError(
+                "prompts must be given, or bos_token: this trunk has none of its own"
+            )
         begin = torch.full((rows, 1), self.bos_token, device=self.device)
         real = torch.ones_like(begin, dtype=torch.bool)
         return Prompts(begin, real, torch.zeros_like(begin[:, 0]))

@@ -128,6 +128,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.vocab_size = require_positive_int("vocab_size", vocab_size)
+        self.bos_token: int | None = vocab_size
         self.config, self.width, self.context = config, config.width, config.context
         self.embedding = nn.Embedding(vocab_size + 1, config.width)
         self.positions = nn.Embedding(config.context, config.width)
