@@ -17,8 +17,9 @@ import torch.multiprocessing as processes
 from course_lib.algorithms import GroupConfig, RLHFConfig, ranks
 from course_lib.algorithms.group import group_loss
 from course_lib.algorithms.language_learner import LanguageLearner
+from course_lib.algorithms.language_run import LanguageRun
 from course_lib.algorithms.responses import ResponseBatch, update
-from course_lib.algorithms.rlhf import rlhf_loss
+from course_lib.algorithms.rlhf import rlhf_loss, rlhf_ppo
 from course_lib.kernels import whiten
 from course_lib.models import PromptedPolicy, Prompts, Transformer, TransformerConfig
 from course_lib.train.checkpoint import load_checkpoint
@@ -85,6 +86,17 @@ def gradients(name, rows, size):
     return learner.parameters.gradients.clone(), learner.parameters.values.detach()
 
 
+def adapted(batch_size):
+    """The price after one update, which began at a KL of 0."""
+    size = TransformerConfig(context=8, width=16, num_layers=1, num_heads=2)
+    policy = PromptedPolicy(Transformer(6, size), eos_token=None)
+    config = RLHFConfig(num_updates=1, batch_size=batch_size, length=2)
+    config = replace(config, kl_target=1.0, kl_horizon=100.0)
+    run = LanguageRun(policy, config)
+    rlhf_ppo(policy, lambda tokens, _: tokens[:, 0].float(), config, run=run)
+    return run.beta
+
+
 def work(rank, folder):
     """What each process does; the first one writes down what came of it."""
     torch.set_num_threads(1)
@@ -107,6 +119,7 @@ def work(rank, folder):
     drawn = torch.rand(3, generator=learner.generator)
     learner.load_state_dict(learner.state_dict() | {"random": found["random"]})
     assert torch.equal(torch.rand(3, generator=learner.generator), drawn)
+    found["beta"] = adapted(batch_size=8 // WORLD)
     if rank == 0:
         torch.save(found, Path(folder) / "found.pt")
     dist.barrier()
@@ -147,6 +160,11 @@ def test_advantages_are_whitened_over_all_processes(found):
 
 def test_what_is_logged_is_a_mean_over_processes_and_a_maximum(found):
     assert found["numbers"] == {"score": 0.5, "ratio_max": 2.0}
+
+
+def test_the_price_of_kl_is_adapted_by_the_responses_of_all_processes(found):
+    """By its own part alone, two processes would take twice as long to the target."""
+    assert found["beta"] == adapted(batch_size=8) == pytest.approx(0.1 * (1 - 0.016))
 
 
 def test_each_process_has_random_numbers_of_its_own_and_keeps_them(found):

@@ -182,7 +182,8 @@ def rlhf_ppo(
                 beta,
                 record["kl"],
                 config.kl_target,
-                config.batch_size,
+                # All that went into the mean, of each process.
+                config.batch_size * ranks.world_size(),
                 config.kl_horizon,
             )
         if callback is not None:
