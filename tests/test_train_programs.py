@@ -260,6 +260,17 @@ def test_from_sft_over_a_reward_model_to_ppo(capsys):
     assert "model.width must be 32, that of s, got 16" in capsys.readouterr().err
 
 
+def test_what_is_held_out_of_one_level_is_in_no_other():
+    """3+4= is a problem of both; split alone, 35 of 58 held-out ones were learnt."""
+    task = TaskConfig(levels=("add-1", "add-sub-1", "times-1"))
+    train, test = make_sources(task, torch.device("cpu"))
+    asked = {one.question for one in test.problems}
+    assert asked.isdisjoint({one.question for one in train.problems})
+    assert len(test) == 80 and train.open_problems(1.0) == len(train)
+    alone, _ = make_sources(TaskConfig(levels=("times-1",)), torch.device("cpu"))
+    assert train.problems[-80:] == alone.problems
+
+
 def test_a_reward_model_is_heard_in_the_verifiers_unit():
     pairs = ["--pairs.length", "2", "--pairs.num_pairs", "64", "--pairs.scale", "4"]
     run("reward-model", *TINY, *pairs, "--run.out", "r", "--algorithm.num_epochs", "2")
