@@ -1,5 +1,6 @@
 """The verifier: what counts as an answer, and the ways to cheat that do not work."""
 
+import time
 from fractions import Fraction
 
 import pytest
@@ -60,6 +61,11 @@ def test_what_is_no_number_is_refused(text):
         ("It is 50%", Fraction(1, 2)),
         ("It costs $1e3", 1000),
         ("= -5", -5),
+        ("<answer>- 5</answer>", -5),
+        ("it is - $5", -5),
+        ("–5", -5),
+        ("The answer is **42**.", 42),
+        ("答案是42元", 42),
     ],
 )
 def test_an_answer_is_read_where_it_is_said_to_be(text, answer):
@@ -83,6 +89,21 @@ def test_an_answer_is_read_where_it_is_said_to_be(text, answer):
         ("1,234", "234"),
         ("3.14.15", "15"),
         ("x42", "42"),
+        ("- 5", "5"),  # the sign is not left behind
+        ("--5", "-5"),
+        ("+-5", "-5"),
+        ("x-5", "5"),
+        ("x-5", "-5"),
+        ("3–5", "3"),
+        ("42½", "42"),
+        ("42²", "42"),
+        ("4٢", "4"),
+        ("٤2", "2"),
+        ("42_41", "42"),
+        ("0x10", "0"),
+        ("3x4", "3"),
+        ("<answer>1 <answer>42</answer>", "42"),
+        ("<answer>42</answer> <answer>", "42"),
         ("", "0"),
         ("one", "1"),
     ],
@@ -91,6 +112,17 @@ def test_ways_to_cheat_pay_nothing(text, gold):
     """Error 35: each of these earned a reward in a verifier that people train with."""
     assert not is_right(text, gold)
     assert reward(text, gold) in (0.0, 0.2)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["<answer>", "<answer>1", "####", "#### 1", "1/", "1 / ", "1 ", "1.", "-", "1a"],
+)
+def test_a_long_text_is_read_once_and_not_once_for_each_of_its_beginnings(part):
+    """160,000 characters of tags that nobody closes took 17 seconds."""
+    started = time.process_time()
+    assert extract_answer(part * (200_000 // len(part))) is None
+    assert time.process_time() - started < 2
 
 
 def test_the_three_rewards_that_the_format_has():

@@ -7,20 +7,22 @@ from fractions import Fraction
 
 from course_lib.kernels.arguments import require_not_negative
 
-_MINUS = "-−"
+_MINUS = "−–‑-"  # the true one, a dash, a hyphen, and the keyboard's
+_OTHER_DIGITS = r"\d²³¹¼-¾⁰-₉⅐-↉"  # of any script, and those that are no digits to int
 _PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
 _STRICT = re.compile(
-    rf"(?P<sign>[-+−]?)\s?[$€£]?(?P<whole>{_PLAIN})"
+    rf"(?P<sign>[+{_MINUS}]?)\s?[$€£]?(?P<whole>{_PLAIN})"
     r"(?:[eE](?P<exponent>[-+−]?[0-9]{1,3}))?"
     rf"(?:\s?/\s?(?P<below>{_PLAIN}))?(?P<percent>\s?%)?"
 )
 # As far as something that begins like a number goes on like one: 10-5 is no number,
-# and neither 10 nor -5 is what was said.
+# and neither 10 nor -5 is what was said. All signs before it belong to it: "- 5" is
+# not 5, and "--5" is not -5; nor is 42 said by 42½, 42_41 or 42x10.
 _SPAN = re.compile(
-    r"(?<![A-Za-z0-9_.])[-+−]?[$€£]?\.?[0-9]"
-    r"(?:[0-9.,/+*^−-]|[eE](?=[-+−]?[0-9])|\s?%|\s?/\s?(?=[0-9]))*"
+    rf"(?<![A-Za-z_.{_OTHER_DIGITS}+{_MINUS}])(?:[+{_MINUS}]\s?)*[$€£]?\.?[0-9]"
+    rf"(?:[_.,/+*^{_OTHER_DIGITS}{_MINUS}]|[eE](?=[-+−]?[0-9])|[A-Za-z]+(?=[0-9])"
+    r"|\s?%|\s?/\s?(?=[0-9]))*"
 )
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _MARKED = re.compile(r"####(.*)")
 _MOST_DIGITS = 60
 
@@ -63,9 +65,10 @@ def extract_answer(text: str) -> Fraction | None:
         >>> extract_answer("It is 41 or 42"), extract_answer("so there are 42 left.")
         (None, Fraction(42, 1))
     """
-    tagged = _TAGGED.findall(text)
-    if tagged or "<answer>" in text:
-        return _only_number(tagged[0]) if len(tagged) == 1 else None
+    _, tagged, rest = text.partition("<answer>")
+    if tagged:
+        inside, closed, _ = rest.partition("</answer>")
+        return _only_number(inside) if closed and tagged not in rest else None
     marked = _MARKED.findall(text)
     if marked:
         return _only_number(marked[0]) if len(marked) == 1 else None
@@ -74,7 +77,7 @@ def extract_answer(text: str) -> Fraction | None:
 
 def well_formed(text: str) -> bool:
     """Whether a response has exactly one <answer> block, with one number in it."""
-    return text.count("<answer>") == 1 and extract_answer(text) is not None
+    return "<answer>" in text and extract_answer(text) is not None
 
 
 def is_right(text: str, gold: str, tolerance: float = 1e-4) -> bool:
@@ -108,5 +111,6 @@ def reward(text: str, gold: str, *, format_bonus: float = 0.2) -> float:
 
 
 def _only_number(text: str) -> Fraction | None:
-    spans = [one.group().rstrip(".,") for one in _SPAN.finditer(text)]
+    # **42** is emphasis, 42. the end of a sentence.
+    spans = [one.group().rstrip(".,*") for one in _SPAN.finditer(text)]
     return parse_number(spans[0]) if len(spans) == 1 else None
