@@ -78,16 +78,22 @@ def test_what_was_sampled_is_scored_alike_before_anything_is_learnt():
     torch.testing.assert_close(logits.softmax(-1).sum(-1), torch.ones_like(values))
 
 
-def test_samples_have_the_frequencies_that_their_log_probs_say():
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(temperature=3.0), Sampling(0.5, top_k=4)]
+)
+def test_samples_have_the_frequencies_that_their_log_probs_say(sampling):
     """Tokens come through the cache, log-probs from one pass over everything."""
-    model = sharpened(policy(), 60.0)
+    model = sharpened(policy(sampling=sampling), 20.0)
     count = 20_000
     asked = prompts_of([1, 2], [3])[torch.tensor([0, 1]).repeat_interleave(count)]
     seen = model.generate(asked, 1, generator())
     for row in range(2):
         part = slice(row * count, (row + 1) * count)
         share = seen.tokens[part, 0].bincount(minlength=6) / count
-        expected = model(seen.tokens[part][:1], asked[part][:1])[0][0, 0].softmax(-1)
+        kept = None if seen.kept is None else seen.kept[part][:1]
+        logits, _ = model(seen.tokens[part][:1], asked[part][:1], kept)
+        expected = logits[0, 0].softmax(-1)
+        assert expected.max() < 0.95  # or any temperature would do
         assert (share - expected).abs().max() < 4 * math.sqrt(0.25 / count)
 
 

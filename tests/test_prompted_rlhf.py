@@ -91,6 +91,11 @@ def test_a_response_that_ran_out_of_length_is_judged_by_what_would_have_come():
     assert found.advantages.tolist() == [[-1.0, -2.0]]
     # Error 11: with V = .7 everywhere a cap is a punishment of every token.
     steady = estimate_advantages(capped([0.7, 0.7], 0.7), 0.0, config)
+    # One that ended early has padding behind it, and nothing comes after its end.
+    early = capped([1.0, 2.0], 3.0, finished=True)
+    early = replace(early, mask=torch.tensor([[True, False]]))
+    found = estimate_advantages(early, 0.0, config)
+    assert found.advantages.tolist() == [[-1.0, 0.0]]
     assert steady.advantages.abs().max() < 1e-6
 
 
