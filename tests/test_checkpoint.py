@@ -4,6 +4,8 @@ import hashlib
 import io
 import os
 import pickle
+import random
+import zipfile
 
 import pytest
 import torch
@@ -127,6 +129,32 @@ def test_nothing_that_a_checkpoint_contains_is_executed(tmp_path):
         assert not (tmp_path / "sprung").exists()
     torch.load(io.BytesIO(pickled({"state": Trap()})), weights_only=False)
     assert (tmp_path / "sprung").exists()  # the trap works
+
+
+def test_a_sealed_file_of_anything_is_refused_in_words(tmp_path):
+    """IndexError, AssertionError, UnicodeDecodeError: torch has many words for it."""
+    whole, path = pickled(STATE), tmp_path / "checkpoint.pt"
+    inside = zipfile.ZipFile(io.BytesIO(whole))
+    parts = {name: inside.read(name) for name in inside.namelist()}
+    (name,) = [one for one in parts if one.endswith("data.pkl")]
+    chance = random.Random(0)
+    payloads = [b"", b"\x80", b"\x80\x02."]
+    for _ in range(60):
+        spoiled, archive = bytearray(parts[name]), io.BytesIO()
+        for _ in range(4):
+            spoiled[chance.randrange(len(spoiled))] = chance.randrange(256)
+        with zipfile.ZipFile(archive, "w") as file:
+            for one, content in parts.items():
+                file.writestr(one, bytes(spoiled) if one == name else content)
+        payloads.append(archive.getvalue())
+    refused = 0
+    for payload in payloads:
+        path.write_bytes(sealed(payload))
+        try:
+            load_checkpoint(path)
+        except CheckpointError:
+            refused += 1
+    assert refused > 30
 
 
 def test_other_contents_are_refused_in_words(tmp_path):

@@ -15,7 +15,7 @@ import torch
 
 from course_lib.exact import uniform_optimum
 from course_lib.models import TransformerConfig
-from course_lib.train.checkpoint import load_checkpoint
+from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
 from course_lib.train.language import StartConfig, judge
 from course_lib.train.plot import mean_curve, svg
 from course_lib.train.program import PROGRAMS, main
@@ -258,6 +258,47 @@ def test_from_sft_over_a_reward_model_to_ppo(capsys):
     assert "expected a run of sft or ppo-lm or grpo" in capsys.readouterr().err
     assert main(["ppo-lm", *TINY, "--start.policy", "s", "--run.out", "q"]) == 1
     assert "model.width must be 32, that of s, got 16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", ["ppo-lm", "grpo"])
+@pytest.mark.parametrize(
+    ("setting", "value", "wish"),
+    [
+        ("algorithm.num_updates", "0", "at least 1"),
+        ("algorithm.num_epochs", "0", "at least 1"),
+        ("algorithm.minibatch_size", "0", "at least 1"),
+        ("algorithm.staleness", "-1", "at least 0"),
+        ("algorithm.max_grad_norm", "-1", "at least 0"),
+        ("run.eval_every", "0", "at least 1"),
+        ("run.checkpoint_every", "0", "at least 1"),
+        ("run.threads", "0", "at least 1"),
+    ],
+)
+def test_a_number_that_no_run_can_have_is_refused_by_its_name(
+    program, setting, value, wish, capsys
+):
+    """A gradient clipped to a length of -1 would climb instead, and nobody notice."""
+    group = ["--algorithm.group_size", "8"] if program == "grpo" else []
+    assert main([program, *TINY, *RLHF, *group, f"--{setting}", value]) == 1
+    said = capsys.readouterr().err
+    assert f"{setting.removeprefix('algorithm.')} must be {wish}, got {value}" in said
+
+
+def test_a_start_in_another_alphabet_is_refused_in_words(capsys):
+    small = [*TINY, "--model.context", "160", "--algorithm.num_epochs", "1"]
+    run("sft", *small, "--task.problems", "words", "--run.out", "s")
+    rest = [*TINY, "--model.context", "160", *RLHF, "--run.out", "p"]
+    assert main(["ppo-lm", *rest, "--start.policy", "s"]) == 1
+    said = capsys.readouterr().err
+    assert "the alphabet of s, which is that of words, got arithmetic" in said
+
+
+def test_a_checkpoint_that_no_program_has_written_is_refused_in_words(capsys):
+    save_checkpoint(Path("q/checkpoint.pt"), {"weights": torch.zeros(2)})
+    assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "q"]) == 1
+    assert "checkpoint.pt: holds no run of a program" in capsys.readouterr().err
+    assert main(["evaluate", "--checkpoint", "q"]) == 1
+    assert "checkpoint.pt: holds no run of a program" in capsys.readouterr().err
 
 
 def test_what_is_held_out_of_one_level_is_in_no_other():

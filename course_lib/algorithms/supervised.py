@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 from course_lib.algorithms.history import Callback, Record
 from course_lib.algorithms.language_learner import LearnerConfig, ModelLearner
+from course_lib.kernels.arguments import require_positive_int
 
 
 class FitConfig(LearnerConfig, Protocol):
@@ -87,7 +88,12 @@ def fit(
 
     Returns:
         A record of means for each epoch: `loss`, `grad_norm` and what `loss_fn` logs.
+
+    Raises:
+        TypeError, ValueError: no epoch, or minibatches of none.
     """
+    for count in ("num_epochs", "minibatch_size"):
+        require_positive_int(count, getattr(config, count))
     learner = run.learner
     for _ in tqdm(range(run.done, config.num_epochs), desc=name, disable=not progress):
         if run.stopped:

@@ -65,7 +65,12 @@ class FlatParameters:
 
         Returns:
             Tensor: [S], the norms before.
+
+        Raises:
+            ValueError: a length below 0, which would turn the gradients round.
         """
+        if not max_norm >= 0:
+            raise ValueError(f"max_grad_norm must be at least 0, got {max_norm}")
         norms: Tensor = torch.linalg.vector_norm(self.gradients, dim=-1)  # [S]
         scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
         self.gradients.mul_(scale.unsqueeze(-1))

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
         )
     try:
         state = torch.load(io.BytesIO(payload), map_location=device, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+    except Exception as error:  # whatever torch meets in it, for anybody can seal one
         reason = str(error).strip().split("\n")[0]
         raise CheckpointError(
             f"{path}: holds something else than tensors and plain values, and nothing "
@@ -82,6 +81,22 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds a {type(state).__name__}, not a run")
     return state
+
+
+def load_run(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Read the checkpoint of a program's run.
+
+    Args:
+        path, device: as for `load_checkpoint`.
+
+    Raises:
+        CheckpointError: as there, and for a state that no program has saved.
+    """
+    saved = load_checkpoint(path, device)
+    for name in ("program", "settings", "state"):
+        if name not in saved:
+            raise CheckpointError(f"{path}: holds no run of a program: no {name!r}")
+    return saved
 
 
 def _sync_folder(folder: Path) -> None:

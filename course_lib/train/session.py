@@ -16,7 +16,8 @@ import torch
 
 from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
-from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
+from course_lib.kernels.arguments import require_positive_int
+from course_lib.train.checkpoint import load_run, save_checkpoint
 from course_lib.train.processes import own_device
 
 CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
@@ -45,6 +46,10 @@ class RunConfig:
     """Show a progress bar."""
     tensorboard: bool = False
     """Write the log for TensorBoard as well."""
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "eval_every", "checkpoint_every"):
+            require_positive_int(f"run.{name}", getattr(self, name))
 
 
 class Resumable(Protocol):
@@ -92,7 +97,7 @@ class Session:
         self.saved: dict[str, Any] | None = None
         """The checkpoint that lay in the folder."""
         if (self.folder / CHECKPOINT).exists():
-            self.saved = load_checkpoint(self.folder / CHECKPOINT, self.device)
+            self.saved = load_run(self.folder / CHECKPOINT, self.device)
             self._refuse_other_settings(self.saved)
         if not self.writes:
             return

@@ -28,7 +28,7 @@ from course_lib.models import (
     TransformerConfig,
 )
 from course_lib.models.sampling import UNCHANGED
-from course_lib.train.checkpoint import CheckpointError, load_checkpoint
+from course_lib.train.checkpoint import CheckpointError, load_run
 from course_lib.train.session import CHECKPOINT
 
 
@@ -77,9 +77,7 @@ class PolicyConfig:
 
 def make_tokenizer(task: TaskConfig) -> CharacterTokenizer:
     """As few characters as the problems need."""
-    return CharacterTokenizer(
-        ARITHMETIC if task.problems == "arithmetic" else PRINTABLE
-    )
+    return CharacterTokenizer(_alphabet(task.problems))
 
 
 def make_sources(
@@ -133,7 +131,7 @@ def make_policy(
     trunk = Transformer(tokenizer.vocab_size, model, seed=seed)
     if start is not None:
         saved = saved_run(start, "sft", "ppo-lm", "grpo")
-        refuse_another_model(saved, model, start)
+        refuse_another_model(saved, task, model, start)
         weights = saved["state"]["learner"]["model"]
         trunk.load_state_dict(_below(weights, "trunk."))
     return PromptedPolicy(
@@ -156,7 +154,7 @@ def load_reward_model(
         CheckpointError, ValueError: it cannot be read, or is of another size.
     """
     saved = saved_run(path, "reward-model")
-    refuse_another_model(saved, model, path)
+    refuse_another_model(saved, task, model, path)
     begin = make_policy(
         task, model, PolicyConfig(), UNCHANGED, seed=0, device=torch.device("cpu")
     )
@@ -174,7 +172,7 @@ def saved_run(path: str, *programs: str) -> dict[str, Any]:
     """
     place = Path(path)
     place = place / CHECKPOINT if place.is_dir() else place
-    saved = load_checkpoint(place)
+    saved = load_run(place)
     if saved.get("program") not in programs:
         raise CheckpointError(
             f"{place}: expected a run of {' or '.join(programs)}, got one of "
@@ -184,15 +182,25 @@ def saved_run(path: str, *programs: str) -> dict[str, Any]:
 
 
 def refuse_another_model(
-    saved: dict[str, Any], model: TransformerConfig, path: str
+    saved: dict[str, Any], task: TaskConfig, model: TransformerConfig, path: str
 ) -> None:
-    """Name what is another size there than here."""
-    there = json.loads(saved["settings"])["model"]
+    """Name what is another size or another alphabet there than here."""
+    settings = json.loads(saved["settings"])
+    problems, there = settings["task"]["problems"], settings["model"]
+    if _alphabet(problems) != _alphabet(task.problems):
+        raise ValueError(
+            f"task.problems must be written in the alphabet of {path}, which is that "
+            f"of {problems}, got {task.problems}"
+        )
     for name, value in vars(model).items():
         if there[name] != value:
             raise ValueError(
                 f"model.{name} must be {there[name]}, that of {path}, got {value}"
             )
+
+
+def _alphabet(problems: str) -> str:
+    return ARITHMETIC if problems == "arithmetic" else PRINTABLE
 
 
 def _below(weights: dict[str, Any], start: str) -> dict[str, Any]:
