@@ -276,6 +276,18 @@ def test_refusals_name_what_does_not_fit():
         Prompts.padded([[1]], torch.arange(2))
 
 
+def test_prompts_that_are_padded_on_their_right_are_refused():
+    """Their responses would begin behind padding, and no number would look wrong."""
+    tokens = torch.tensor([[1, 2, 0], [1, 2, 3]])
+    mask = torch.tensor([[True, True, False], [True] * 3])
+    asked, model = Prompts(tokens, mask, torch.arange(2)), policy()
+    message = "padded on their left, .* got padding at the end of 1 of 2"
+    with pytest.raises(ValueError, match=message):
+        model.generate(asked, 2, generator())
+    with pytest.raises(ValueError, match=message):
+        model.log_probs(tokens, asked)
+
+
 class StandIn(nn.Module):
     """A causal model that is called as those of `transformers` are."""
 

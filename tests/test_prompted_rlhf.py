@@ -242,12 +242,14 @@ def test_a_demonstration_ends_with_eos_and_padding_is_not_learnt():
     assert shown.mask.tolist() == [[True, True, False], [True] * 3]
     model = policy()
     losses = []
-    for filler in (0, 7):
+    for filler in (0, 7, -100):
         tokens = torch.where(shown.mask, shown.tokens, filler)
-        data = Demonstrations(shown.prompts, tokens, shown.mask)
+        tokens = torch.nn.functional.pad(tokens, (0, 1), value=filler)
+        mask = torch.nn.functional.pad(shown.mask, (0, 1))
+        data = Demonstrations(shown.prompts, tokens, mask)
         run = sft(model, data, SFTConfig(num_epochs=1))
         losses.append(run.records[0]["loss"])
-    assert losses[0] == losses[1]
+    assert losses[0] == losses[1] == losses[2]
 
 
 def test_a_callback_ends_a_fit_and_a_fit_that_ended_stays_ended():

@@ -41,6 +41,17 @@ def test_padding_on_either_side_changes_no_real_token(left, right):
     torch.testing.assert_close(padded[mask][None], model(TOKENS, REAL))
 
 
+@pytest.mark.parametrize("filler", [-100, -1, 6, 10**6])
+def test_padding_need_not_be_a_token(filler):
+    """-100 is what other libraries put where nothing is to be learnt."""
+    model = trunk()
+    tokens = torch.tensor([[filler, filler, 1, 2, filler]])
+    mask = torch.tensor([[False, False, True, True, False]])
+    states = model(tokens, mask)
+    alone = model(torch.tensor([[1, 2]]), REAL[:, :2])
+    torch.testing.assert_close(states[:, 2:4], alone)
+
+
 def test_padding_passes_no_gradient():
     model = trunk()
     tokens = torch.cat((torch.tensor([[4, 4]]), torch.tensor([[1, 2]])), 1)

@@ -83,8 +83,9 @@ def sft(
     model = run.learner.model
 
     def loss_fn(some: Demonstrations) -> tuple[Tensor, dict[str, Tensor]]:
-        logits, _ = model(some.tokens, some.prompts)
-        return pretraining_loss(logits, some.tokens, some.mask)
+        tokens = some.tokens.masked_fill(~some.mask, 0)
+        logits, _ = model(tokens, some.prompts)
+        return pretraining_loss(logits, tokens, some.mask)
 
     fit(
         run,

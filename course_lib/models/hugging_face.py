@@ -67,7 +67,7 @@ class HuggingFaceTrunk(nn.Module):
         known = mask if past is None else torch.cat((past, mask), 1)
         places = (known.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
         seen = self.model.base_model(
-            input_ids=tokens,
+            input_ids=tokens.masked_fill(~mask, 0),
             attention_mask=known.long(),
             position_ids=places,
             use_cache=cache is not None,

@@ -254,6 +254,13 @@ class PromptedPolicy(LanguagePolicy):
     ) -> Prompts:
         """The prompts, or BOS before each of the tokens, or so many times BOS."""
         if isinstance(prompts, Prompts):
+            ends = prompts.mask[:, -1]
+            if ends.is_cpu and not bool(ends.all()):  # to look would hold up a GPU
+                raise ValueError(
+                    "prompts must be padded on their left, so that each ends with a "
+                    f"real token, got padding at the end of {int((~ends).sum())} of "
+                    f"{len(ends)}"
+                )
             return prompts
         rows = len(tokens) if tokens is not None else prompts
         rows = require_positive_int("responses", rows)

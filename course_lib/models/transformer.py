@@ -145,7 +145,7 @@ class Transformer(nn.Module):
         """States [B, N, W] of tokens [B, N], after those that the cache holds.
 
         Args:
-            tokens: [B, N] int64.
+            tokens: [B, N] int64; anything where masked.
             mask: [B, N] bool, the real ones; a state where it is False means nothing.
             cache: is extended by these tokens.
 
@@ -162,6 +162,7 @@ class Transformer(nn.Module):
                 f"{int(known.sum(-1).max())}"
             )
         places = (known.cumsum(-1) - 1).clamp(min=0)[:, -count:]
+        tokens = tokens.masked_fill(~mask, 0)  # -100 and the like have no embedding
         x = self.embedding(tokens) + self.positions(places)
         allowed = _allowed(known, count)
         for layer, block in enumerate(self.blocks):
