@@ -207,6 +207,21 @@ def test_the_loss_of_dpo_is_that_of_log_ratios_to_the_reference():
     assert history.records[1]["loss"] == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_loss_of_dpo_ends_with_each_response():
+    """Behind the end of a shorter one stands padding, which nobody preferred."""
+    ref = GRULanguageModel(5, eos_token=4, hidden=8, uniform=False, seed=3)
+    tokens = torch.tensor([[0, 2, 4, 4, 4], [0, 1, 1, 2, 4]])
+    mask = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
+    config = DPOConfig(num_epochs=3, learning_rate=0.1)
+    found = []
+    for filler in (4, 1):
+        chosen = tokens[:1].masked_fill(~mask[:1], filler)
+        pairs = PreferencePairs(chosen, mask[:1], tokens[1:], mask[1:])
+        found.append(dpo(ref, pairs, config).column("loss"))
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+    assert found[0][2] < found[0][0]
+
+
 def test_the_price_of_dpo_is_the_price_of_kl():
     """Twice the beta asks for half the log-ratio: a smaller KL."""
     pairs = pairs_of(4_000)

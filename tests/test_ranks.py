@@ -14,11 +14,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 
-from course_lib.algorithms import GroupConfig, RLHFConfig, ranks
-from course_lib.algorithms.group import group_loss
+from course_lib.algorithms import GroupConfig, RLHFConfig, group, ranks, rlhf
+from course_lib.algorithms.group import group_loss, rlhf_group
 from course_lib.algorithms.language_learner import LanguageLearner
 from course_lib.algorithms.language_run import LanguageRun
-from course_lib.algorithms.responses import ResponseBatch, update
+from course_lib.algorithms.responses import ResponseBatch, Responses, update
 from course_lib.algorithms.rlhf import rlhf_loss, rlhf_ppo
 from course_lib.kernels import whiten
 from course_lib.models import PromptedPolicy, Prompts, Transformer, TransformerConfig
@@ -86,6 +86,49 @@ def gradients(name, rows, size):
     return learner.parameters.gradients.clone(), learner.parameters.values.detach()
 
 
+RUNS = {
+    "ppo": (rlhf, rlhf_ppo, RLHFConfig(gamma=0.9, value_clip=0.2, beta=0.2)),
+    "token_mean": (group, rlhf_group, replace(GROUP, reduction="token_mean")),
+    "sequence_mean": (group, rlhf_group, replace(GROUP, reduction="sequence_mean")),
+}
+
+
+def whole_update(name, rows):
+    """The gradient and the record of an update on those rows, from responses on."""
+    module, algorithm, config = RUNS[name]
+    part, count = rows_of(batch(), rows), len(range(8)[rows])
+    scores = torch.arange(8.0)[rows] % 3
+    collected = Responses(
+        tokens=part.tokens,
+        mask=part.mask,
+        old_log_probs=part.old_log_probs,
+        old_values=part.old_values,
+        ref_log_probs=part.ref_log_probs,
+        scores=scores,
+        rewards=scores,
+        finished=torch.ones_like(scores, dtype=torch.bool),
+        entropies=torch.ones_like(part.advantages),
+        prompts=part.prompts,
+    )
+    # A length to which the gradient is cut, which is that of the whole one.
+    config = replace(
+        config, num_updates=1, num_epochs=1, batch_size=count, minibatch_size=count
+    )
+    config = replace(config, length=5, max_grad_norm=0.01)
+    if algorithm is rlhf_group:
+        config = replace(config, group_size=4)
+    size = TransformerConfig(context=8, width=16, num_layers=1, num_heads=2)
+    policy = PromptedPolicy(Transformer(6, size), eos_token=None)
+    with torch.no_grad():
+        policy.value_head.last.weight.fill_(0.3)
+    run = LanguageRun(policy, config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "collect_responses", lambda *_: collected)
+        algorithm(policy, None, config, run=run)
+    (record,) = run.records
+    return run.learner.parameters.gradients.clone(), record
+
+
 def adapted(batch_size):
     """The price after one update, which began at a KL of 0."""
     size = TransformerConfig(context=8, width=16, num_layers=1, num_heads=2)
@@ -119,6 +162,7 @@ def work(rank, folder):
     drawn = torch.rand(3, generator=learner.generator)
     learner.load_state_dict(learner.state_dict() | {"random": found["random"]})
     assert torch.equal(torch.rand(3, generator=learner.generator), drawn)
+    found["runs"] = {name: whole_update(name, rows) for name in RUNS}
     found["beta"] = adapted(batch_size=8 // WORLD)
     if rank == 0:
         torch.save(found, Path(folder) / "found.pt")
@@ -141,6 +185,17 @@ def test_the_gradient_is_that_of_one_process_with_the_whole_batch(found, name):
     torch.testing.assert_close(found[name][0], expected, atol=1e-6, rtol=1e-5)
     assert expected.abs().max() > 1e-3
     torch.testing.assert_close(found[name][1], weights, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_update_is_that_of_one_process_with_all_responses(found, name):
+    """From rewards over advantages to the clipped gradient, as the algorithms do it."""
+    gradients, record = found["runs"][name]
+    expected, alone = whole_update(name, slice(0, 8))
+    assert expected.norm() == pytest.approx(0.01, rel=1e-3)
+    torch.testing.assert_close(gradients, expected, atol=1e-7, rtol=1e-4)
+    for number in ("score", "kl", "length", "responses", "grad_norm", "learning_rate"):
+        assert record[number] == pytest.approx(alone[number], rel=1e-5)
 
 
 def test_averaging_without_the_share_of_tokens_would_be_another_gradient():
