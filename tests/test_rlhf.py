@@ -280,6 +280,14 @@ def test_options_of_the_loss_do_what_they_say():
     # With a clip of 0 the loss is the larger one; before a step both are equal.
     held, _ = rlhf_loss(policy, batch, config=replace(SMALL, value_clip=0.0))
     assert held.item() == pytest.approx(plain.item(), abs=1e-6)
+    # As if the critic that sampled had said 1 less: V may not have moved that far.
+    far = replace(batch, old_values=batch.old_values - 1.0)
+    held, _ = rlhf_loss(policy, far, config=replace(SMALL, value_clip=0.25))
+    apart = [seen.old_values - shift - batch.returns for shift in (0.0, 0.75)]
+    larger = torch.maximum(apart[0].square(), apart[1].square()).mean() / 2
+    gained = larger - apart[0].square().mean() / 2
+    assert (held - plain).item() == pytest.approx(gained.item(), abs=1e-5)
+    assert gained > 0.01
     text = torch.tensor([[0, 1, 2, 3]])
     with_text, numbers = rlhf_loss(
         policy, batch, config=replace(SMALL, ptx_coef=2.0), text=text

@@ -33,6 +33,8 @@ RLHF = ["--algorithm.num_updates", "8", "--algorithm.batch_size", "16"]
 RLHF += ["--algorithm.length", "3", "--algorithm.minibatch_size", "8"]
 RLHF += ["--run.checkpoint_every", "3", "--run.eval_every", "4"]
 
+SELDOM = ["--run.checkpoint_every", "9"]
+
 CARTPOLE = {
     "reinforce": ["--env.num_envs", "2", "--algorithm.num_episodes", "16"],
     "ppo-env": ["--env.num_envs", "2", "--algorithm.total_steps", "512"],
@@ -333,6 +335,9 @@ def test_a_reward_model_is_heard_in_the_verifiers_unit():
 def test_sft_stops_where_enough_is_known():
     run("sft", *TINY, "--run.out", "a", "--stop.accuracy", "0.0")
     assert len(read_log("a")) == 1
+    # Between two checkpoints as well, or what was learnt last would be lost.
+    run("sft", *TINY, "--run.out", "b", "--stop.accuracy", "0.0", *SELDOM)
+    assert len(state("b")["records"]) == 1 and state("b")["stopped"]
 
 
 def test_prepared_problems_are_read_back(capsys):
