@@ -230,6 +230,25 @@ def test_a_folder_with_a_run_of_other_settings_is_not_written_over(capsys):
     assert "program='ppo-lm' there and 'sft' now" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are not held there")
+def test_two_runs_at_once_do_not_write_into_one_folder(capsys):
+    """Their logs would be one, and each would take the other's half checkpoint."""
+    import fcntl
+
+    Path("a").mkdir()
+    other = os.open("a", os.O_RDONLY)  # to the system, as good as another process
+    fcntl.flock(other, fcntl.LOCK_EX)
+    assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "a"]) == 1
+    assert "run.out=a is being written by another process" in capsys.readouterr().err
+    assert not list(Path("a").iterdir())
+    os.close(other)
+    for _ in range(2):
+        run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
+        other = os.open("a", os.O_RDONLY)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a run that is over is gone
+        os.close(other)
+
+
 def test_a_spoiled_checkpoint_is_refused_in_words(capsys):
     run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
     path = Path("a/checkpoint.pt")

@@ -18,6 +18,7 @@ from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
 from course_lib.kernels.arguments import require_positive_int
 from course_lib.train.checkpoint import load_run, save_checkpoint
+from course_lib.train.claim import claim
 from course_lib.train.processes import own_device
 
 CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
@@ -72,7 +73,8 @@ class Session:
         settings: all of its settings as plain values, with the run's among them.
 
     Raises:
-        ValueError: a run of other settings lies in the folder.
+        ValueError: a run of other settings lies in the folder, or another process is
+            at one.
         CheckpointError: what lies there cannot be read.
     """
 
@@ -88,6 +90,8 @@ class Session:
         self._lines = 0
         torch.set_num_threads(config.threads)
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self.writes:
+            claim(self.folder, self)
         if config.fresh and self.writes:
             for name in (CHECKPOINT, LOG, SETTINGS):
                 (self.folder / name).unlink(missing_ok=True)
