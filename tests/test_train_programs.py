@@ -15,6 +15,7 @@ import torch
 
 from course_lib.exact import uniform_optimum
 from course_lib.models import TransformerConfig
+from course_lib.train import language
 from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
 from course_lib.train.language import StartConfig, judge
 from course_lib.train.plot import mean_curve, svg
@@ -331,6 +332,32 @@ def test_what_is_held_out_of_one_level_is_in_no_other():
     assert len(test) == 80 and train.open_problems(1.0) == len(train)
     alone, _ = make_sources(TaskConfig(levels=("times-1",)), torch.device("cpu"))
     assert train.problems[-80:] == alone.problems
+
+
+def test_a_reward_model_is_tested_on_problems_that_it_has_not_seen(monkeypatch, capsys):
+    """Of pairs split by chance a tenth to a fifth were in both parts, word for word."""
+    seen = {}
+    real = language.train_reward_model, language.preference_accuracy
+
+    def fitted(policy, pairs, *rest, **options):
+        seen["learnt"] = pairs
+        return real[0](policy, pairs, *rest, **options)
+
+    def asked(model, pairs):
+        seen["held out"] = pairs
+        return real[1](model, pairs)
+
+    monkeypatch.setattr(language, "train_reward_model", fitted)
+    monkeypatch.setattr(language, "preference_accuracy", asked)
+    pairs = ["--pairs.length", "2", "--pairs.num_pairs", "300"]
+    run("reward-model", *TINY, *pairs, "--run.out", "r", "--algorithm.num_epochs", "1")
+    rows = {name: set(one.prompts.rows.tolist()) for name, one in seen.items()}
+    assert rows["learnt"].isdisjoint(rows["held out"])
+    assert len(seen["learnt"]) + len(seen["held out"]) == 300
+    assert 30 < len(seen["held out"]) < 90
+    few = [*pairs[:2], "--pairs.num_pairs", "1"]
+    assert main(["reward-model", *TINY, *few, "--run.out", "f"]) == 1
+    assert "pairs.num_pairs must leave pairs to learn from" in capsys.readouterr().err
 
 
 def test_a_reward_model_is_heard_in_the_verifiers_unit():

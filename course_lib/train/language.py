@@ -79,7 +79,7 @@ class PairsConfig:
     """The comparisons that a reward model is fitted to."""
 
     num_pairs: int = 4096
-    """Pairs that are drawn; a fifth of what is kept of them is held out."""
+    """Pairs that are drawn; those of each fifth problem are held out."""
     ties: bool = True
     """Keep pairs of equal rewards, which the judge decides by a coin's toss."""
     scale: float = 5.0
@@ -160,14 +160,22 @@ def reward_model_program(
         prompts=train(count, 1.0, generator),
         ties=pairs.ties,
     )
-    kept = len(compared) - len(compared) // 5
-    held_out = compared[slice(kept, None)]
+    # By their problems: what a policy answers often is drawn often, and a pair that was
+    # learnt would be remembered where it should be judged.
+    assert compared.prompts is not None
+    tested = compared.prompts.rows % 5 == 0
+    learnt, held_out = compared[~tested], compared[tested]
+    if not len(learnt) or not len(held_out):
+        raise ValueError(
+            "pairs.num_pairs must leave pairs to learn from and others to test with, "
+            f"got {len(learnt)} and {len(held_out)} of {count}"
+        )
     fitted = PromptedRewardModel(policy)
     fit = SupervisedRun(ModelLearner(fitted, algorithm))
     session.resume(fit)
     train_reward_model(
         policy,
-        compared[slice(0, kept)],
+        learnt,
         algorithm,
         run=fit,
         callback=session.callback(
@@ -179,7 +187,7 @@ def reward_model_program(
     )
     accuracy = _last(fit.records, "held_out_accuracy")
     session.say(
-        f"{fit.done} epochs on {kept} pairs, accuracy on {len(held_out)} others "
+        f"{fit.done} epochs on {len(learnt)} pairs, accuracy on {len(held_out)} others "
         f"{accuracy}"
     )
 
