@@ -103,10 +103,11 @@ def test_the_ratio_is_taken_against_the_policy_that_sampled_not_the_reference():
     torch.testing.assert_close(policy.trunk.bias.grad, expected[0])
 
 
-def test_advantages_are_those_of_a_plain_loop():
+@pytest.mark.parametrize("gamma", [1.0, 0.6])
+def test_advantages_are_those_of_a_plain_loop(gamma):
     """Score on the last real token (CASES K16), padding not looked at (K14)."""
     seen, beta, lam = responses_by_hand(), 0.3, 0.9
-    config = replace(SMALL, lam=lam, normalize_advantages="none")
+    config = replace(SMALL, gamma=gamma, lam=lam, normalize_advantages="none")
     batch = estimate_advantages(seen, beta, config)
     for row, length in ((0, 2), (1, 4)):
         advantage, after = 0.0, 0.0
@@ -116,7 +117,7 @@ def test_advantages_are_those_of_a_plain_loop():
             if t == length - 1:
                 reward += float(seen.rewards[row])
             value = float(seen.old_values[row, t])
-            advantage = reward + after - value + lam * advantage
+            advantage = reward + gamma * after - value + gamma * lam * advantage
             after = value
             assert batch.advantages[row, t].item() == pytest.approx(advantage, abs=1e-5)
             assert batch.returns[row, t].item() == pytest.approx(

@@ -253,6 +253,41 @@ def test_the_ratio_is_that_of_real_tokens(ratio):
     assert seen["ratio_max"].item() == pytest.approx(math.exp(largest), rel=1e-5)
 
 
+@pytest.mark.parametrize("ratio", ["token", "sequence", "geometric_mean"])
+@pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "sequence_sum"])
+def test_a_response_that_is_left_out_is_in_no_denominator(ratio, reduction):
+    """CASES K49: huggingface/trl PR 7068; the other one has the loss it has alone."""
+    model = GRULanguageModel(4, hidden=8, uniform=False)
+    tokens = torch.tensor([[0, 3, 1, 2], [1, 2, 0, 3]])
+    gaps = torch.tensor([[0.2], [0.3]])
+    batch = ResponseBatch(
+        tokens=tokens,
+        mask=torch.tensor([[True, True, True, False], [False] * 4]),
+        old_log_probs=model.log_probs(tokens).detach() - gaps,
+        ref_log_probs=model.log_probs(tokens).detach() - 1.0,
+        old_values=torch.zeros(2, 4),
+        advantages=torch.tensor([[1.0], [-2.0]]).expand(2, 4),
+        returns=torch.zeros(2, 4),
+    )
+    config = GroupConfig(ratio=ratio, clip_eps=9.0, reduction=reduction, kl="k3")
+    rows = {k: x[:1] for k, x in vars(batch).items() if x is not None}
+    alone = ResponseBatch(**rows)
+    losses = [group_loss(model, one, config=config)[0] for one in (batch, alone)]
+    assert losses[0].item() == pytest.approx(losses[1].item(), abs=1e-6)
+
+
+@pytest.mark.parametrize(("paid", "share"), [(0.0, 0.0), (1.0, 1.0)])
+def test_a_group_whose_scores_are_all_alike_is_not_informative(paid, share):
+    config = GroupConfig(num_updates=1, batch_size=8, group_size=4, kl="k3", length=3)
+    config = replace(config, minibatch_size=8)
+
+    def score(tokens, mask):
+        return 0.5 + paid * torch.arange(8.0)
+
+    (record,) = rlhf_group(GRULanguageModel(4, hidden=8), score, config).records
+    assert record["informative"] == share
+
+
 def test_a_learners_own_advantages_run_inside_the_real_thing():
     seen = []
 

@@ -394,6 +394,15 @@ def test_prepared_problems_are_read_back(capsys):
     assert "train_file and test_file must be given" in capsys.readouterr().err
 
 
+def test_a_policy_answers_in_evaluation_as_long_as_in_training(capsys):
+    length = ["--algorithm.length", "1", "--algorithm.num_updates", "1"]
+    run("ppo-lm", *TINY, *RLHF, *length, "--run.out", "p")
+    capsys.readouterr()
+    run("evaluate", "--checkpoint", "p", "--show", "20", "--episodes", "1")
+    said = re.findall(r"-> '(.*)' \(gold", capsys.readouterr().out)
+    assert len(said) == 20 and max(map(len, said)) == 1
+
+
 def test_a_policy_is_evaluated_from_its_checkpoint(capsys):
     run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "30")
     accuracy = read_log("s")[-1]["accuracy"]
