@@ -91,6 +91,11 @@ def test_a_response_that_ran_out_of_length_is_judged_by_what_would_have_come():
     assert found.advantages.tolist() == [[-1.0, -2.0]]
     # Error 11: with V = .7 everywhere a cap is a punishment of every token.
     steady = estimate_advantages(capped([0.7, 0.7], 0.7), 0.0, config)
+    # By one number for the whole response it is the same: 0 + 3 - 1, or 0 - 1.
+    whole = replace(config, credit="response")
+    for finished, advantage in ((False, 2.0), (True, -1.0)):
+        found = estimate_advantages(capped([1.0, 2.0], 3.0, finished), 0.0, whole)
+        assert found.advantages.tolist() == [[advantage, advantage]]
     # One that ended early has padding behind it, and nothing comes after its end.
     early = capped([1.0, 2.0], 3.0, finished=True)
     early = replace(early, mask=torch.tensor([[True, False]]))

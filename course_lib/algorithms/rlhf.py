@@ -78,7 +78,8 @@ class RLHFConfig:
     """How far a value may move from its old one before its loss is held back."""
     credit: Literal["token", "response"] = "token"
     """GAE for each token, or one number for all tokens of a response: its score, less
-    what KL costs, less V of the prompt."""
+    what KL costs, less V of the prompt (and more the value after it, where a capped one
+    is bootstrapped)."""
     missing_eos_penalty: float = 0.0
     """Taken off the score of a response that ran out of length."""
     mask_capped: bool = False
@@ -226,6 +227,8 @@ def estimate_advantages(
     )
     if config.credit == "response":
         whole = rewards.sum(-1) - values[:, 0]
+        if config.bootstrap_capped:
+            whole = whole + _after(responses).masked_fill(responses.finished, 0.0)
         advantages = whole.unsqueeze(-1) * mask
     if config.mask_capped:
         mask = mask & responses.finished.unsqueeze(-1)
