@@ -155,6 +155,8 @@ def response_batch(
     )
 
 
+_NOT_OF_TOKENS = ("ratio_max", "ess", "ptx_loss")
+"""What is logged and is no mean over the tokens of a minibatch."""
 _Rows = TypeVar("_Rows", bound=ResponseBatch)
 
 
@@ -195,7 +197,13 @@ def update(
         for piece in minibatches(batch, config.minibatch_size, learner.generator):
             loss, numbers = loss_fn(learner.policy, piece)
             if weight_fn is not None:
-                loss = loss * weight_fn(piece.mask)
+                share = weight_fn(piece.mask)
+                loss = loss * share
+                # Of what is logged too, for it is averaged over the processes.
+                numbers = {
+                    name: x if name in _NOT_OF_TOKENS else x * share
+                    for name, x in numbers.items()
+                }
             numbers["grad_norm"] = learner.step(loss)
             seen.append(numbers)
     columns = {name: torch.stack([one[name] for one in seen]) for name in seen[0]}
