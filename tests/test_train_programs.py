@@ -1,5 +1,6 @@
 """The training programs: what they leave behind, and that a killed one goes on."""
 
+import gc
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from course_lib.exact import uniform_optimum
 from course_lib.models import TransformerConfig
@@ -231,23 +233,19 @@ def test_a_folder_with_a_run_of_other_settings_is_not_written_over(capsys):
     assert "program='ppo-lm' there and 'sft' now" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="folders are not held there")
 def test_two_runs_at_once_do_not_write_into_one_folder(capsys):
     """Their logs would be one, and each would take the other's half checkpoint."""
-    import fcntl
-
     Path("a").mkdir()
-    other = os.open("a", os.O_RDONLY)  # to the system, as good as another process
-    fcntl.flock(other, fcntl.LOCK_EX)
-    assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "a"]) == 1
-    assert "run.out=a is being written by another process" in capsys.readouterr().err
-    assert not list(Path("a").iterdir())
-    os.close(other)
+    with FileLock("a/.lock"):  # to the system, as good as another process
+        assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "a"]) == 1
+    told = capsys.readouterr().err
+    assert "run.out=a is being written by another process" in told
+    assert {one.name for one in Path("a").iterdir()} <= {".lock"}
     for _ in range(2):
         run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
-        other = os.open("a", os.O_RDONLY)
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a run that is over is gone
-        os.close(other)
+        gc.collect()
+        with FileLock("a/.lock", timeout=0):  # a run that is over holds it no longer
+            pass
 
 
 def test_a_spoiled_checkpoint_is_refused_in_words(capsys):
@@ -354,7 +352,7 @@ def test_a_reward_model_is_tested_on_problems_that_it_has_not_seen(monkeypatch, 
     rows = {name: set(one.prompts.rows.tolist()) for name, one in seen.items()}
     assert rows["learnt"].isdisjoint(rows["held out"])
     assert len(seen["learnt"]) + len(seen["held out"]) == 300
-    assert 30 < len(seen["held out"]) < 90
+    assert 10 < len(seen["held out"]) < 60
     few = [*pairs[:2], "--pairs.num_pairs", "1"]
     assert main(["reward-model", *TINY, *few, "--run.out", "f"]) == 1
     assert "pairs.num_pairs must leave pairs to learn from" in capsys.readouterr().err

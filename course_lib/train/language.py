@@ -79,7 +79,7 @@ class PairsConfig:
     """The comparisons that a reward model is fitted to."""
 
     num_pairs: int = 4096
-    """Pairs that are drawn; those of each fifth problem are held out."""
+    """Pairs that are drawn; those of every tenth problem are held out."""
     ties: bool = True
     """Keep pairs of equal rewards, which the judge decides by a coin's toss."""
     scale: float = 5.0
@@ -163,7 +163,7 @@ def reward_model_program(
     # By their problems: what a policy answers often is drawn often, and a pair that was
     # learnt would be remembered where it should be judged.
     assert compared.prompts is not None
-    tested = compared.prompts.rows % 5 == 0
+    tested = compared.prompts.rows % 10 == 0
     learnt, held_out = compared[~tested], compared[tested]
     if not len(learnt) or not len(held_out):
         raise ValueError(

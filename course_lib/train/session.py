@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from filelock import BaseFileLock, FileLock, Timeout
 
 from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
 from course_lib.kernels.arguments import require_positive_int
 from course_lib.train.checkpoint import load_run, save_checkpoint
-from course_lib.train.claim import claim
 from course_lib.train.processes import own_device
 
 CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
+LOCK = ".lock"
 _ANYTIME = ("out", "fresh", "progress", "threads", "checkpoint_every", "tensorboard")
 
 
@@ -91,7 +92,7 @@ class Session:
         torch.set_num_threads(config.threads)
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.writes:
-            claim(self.folder, self)
+            self._lock = self._held()
         if config.fresh and self.writes:
             for name in (CHECKPOINT, LOG, SETTINGS):
                 (self.folder / name).unlink(missing_ok=True)
@@ -187,6 +188,21 @@ class Session:
         """A line for whoever watches, from one of several processes."""
         if self.writes:
             print(f"{self.program} [{self.folder}]: {words}", flush=True)
+
+    def _held(self) -> BaseFileLock:
+        """Hold the folder against other processes, as long as this one lives.
+
+        The system holds it: a process that is killed leaves it free.
+        """
+        lock = FileLock(self.folder / LOCK, is_singleton=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ValueError(
+                f"run.out={self.folder} is being written by another process; give "
+                "another folder, or wait for its end"
+            ) from None
+        return lock
 
     def _refuse_other_settings(self, saved: dict[str, Any]) -> None:
         ours = {"program": self.program, **_flat(self.settings)}
