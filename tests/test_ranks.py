@@ -194,10 +194,11 @@ def test_an_update_is_that_of_one_process_with_all_responses(found, name):
     expected, alone = whole_update(name, slice(0, 8))
     assert expected.norm() == pytest.approx(0.01, rel=1e-3)
     torch.testing.assert_close(gradients, expected, atol=1e-7, rtol=1e-4)
-    seen = ["score", "kl", "length", "responses", "grad_norm", "learning_rate"]
+    seen = ["score", "kl", "entropy", "length", "responses"]
+    seen += ["grad_norm", "learning_rate"]
     if name != "sequence_mean":
         seen += ["policy_loss", "approx_kl", "clip_frac", "clip_frac_active"]
-        seen += ["value_loss"] if name == "ppo" else ["kl_loss"]
+        seen += ["value_loss", "explained_variance"] if name == "ppo" else ["kl_loss"]
     for number in seen:
         assert record[number] == pytest.approx(alone[number], rel=1e-4), number
 

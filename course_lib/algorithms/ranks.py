@@ -67,14 +67,31 @@ def whiten_over_ranks(x: Tensor, mask: Tensor) -> Tensor:
     """
     if not _together():
         return whiten(x, mask)
-    width = torch.tensor(x.shape[1], device=x.device)
-    dist.all_reduce(width, dist.ReduceOp.MAX)
-    more = int(width) - x.shape[1]
-    rows = [torch.nn.functional.pad(one, (0, more)) for one in (x, mask.to(x))]
-    every = [gathered(one).flatten(0, 1) for one in rows]  # [world * B, T]
-    whole = whiten(every[0], every[1].bool())
+    whole = whiten(*gathered_rows(x, mask=mask))
     start = rank() * len(x)
     return whole[start : start + len(x), : x.shape[1]]
+
+
+def gathered_rows(*tensors: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    """The rows of all processes, and their mask, padded to the longest.
+
+    Args:
+        tensors: [B, T] each, the same B on each process.
+        mask: [B, T] bool, the real steps.
+
+    Returns:
+        Each tensor and the mask, [processes * B, T of the longest].
+    """
+    if not _together():
+        return *tensors, mask
+    width = torch.tensor(mask.shape[1], device=mask.device)
+    dist.all_reduce(width, dist.ReduceOp.MAX)
+    more = (0, int(width) - mask.shape[1])
+    every = [
+        gathered(torch.nn.functional.pad(one, more)).flatten(0, 1)
+        for one in (*tensors, mask.to(tensors[0]))
+    ]
+    return *every[:-1], every[-1].bool()
 
 
 def average_numbers(

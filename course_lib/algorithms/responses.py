@@ -234,7 +234,9 @@ class LanguageHistory:
             "kl": float(responses.kl.mean()),
             "length": float(mask.sum()) / len(mask),
             "finished": float(responses.finished.float().mean()),
-            "entropy": float(responses.entropies[mask].mean()),
+            "entropy": float(
+                responses.entropies[mask].mean() * ranks.share_of_tokens(mask)
+            ),
             **{name: float(value) for name, value in numbers.items()},
         }
         seen = ranks.average_numbers(seen, mask.device)

@@ -328,12 +328,14 @@ def _some(
 
 def _fit(batch: ResponseBatch) -> Numbers:
     """How much of the returns the critic that sampled already knew."""
-    real = batch.mask
+    values, returns, real = ranks.gathered_rows(
+        batch.old_values, batch.returns, mask=batch.mask
+    )
     if not real.any():
         return {"explained_variance": torch.tensor(torch.nan)}
     return {
         "explained_variance": explained_variance(
-            batch.old_values[real][None],
-            batch.returns[real][None],  # one critic
+            values[real][None],
+            returns[real][None],  # one critic
         )
     }
