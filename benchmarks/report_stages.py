@@ -13,12 +13,12 @@ PAGE = """\
 Written by `python -m benchmarks.stages`: a transformer of 2 layers and width 128 on
 two digits plus one, from weights of the seed; the settings are in
 `configs/arithmetic/`. SFT is stopped on its way, and each stage below begins with its
-policy. Accuracy is the share of 180 problems that no stage was trained on to which the
-likeliest answer is right; of the reward model, that of comparisons it has not seen.
-Means over {seeds} seeds, with the 95 % interval of Student's t, or one seed alone; CPU
-seconds are the slowest seed's, on one thread. PPO and GRPO are not at equal cost here:
-GRPO had fewer updates and no bonus on entropy. PPO's bonus was chosen by seed 0's
-accuracy on the same 180 problems.
+policy. Accuracy is the share of the 180 problems that were held out to which the
+likeliest answer is right; of a reward model, that of comparisons on problems it has not
+seen. Each seed holds out problems of its own, and the settings were chosen with
+others. Means over {seeds} seeds, with the 95 % interval of Student's t; CPU seconds are
+the slowest seed's, on one thread. PPO and GRPO with the verifier have the same number
+of responses, epochs and the same bonus on entropy; what they need not is equal cost.
 
 {where}
 
@@ -38,6 +38,8 @@ NAMES = {
     "grpo": "GRPO, verifier",
     "reward-model": "reward model",
     "ppo-reward-model": "PPO, that reward model",
+    "reward-model-few": "reward model, few comparisons",
+    "ppo-fooled": "PPO, that one, beta = 0",
 }
 
 

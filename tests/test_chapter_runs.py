@@ -22,7 +22,9 @@ from course_lib.envs import CartPole
 from course_lib.notebook import plots
 
 KEPT = sorted(
-    path.stem for path in FOLDER.glob("*.json") if not path.stem.startswith("rlhf-")
+    path.stem
+    for path in FOLDER.glob("*.json")
+    if not path.stem.startswith(("rlhf-", "stages-"))
 )
 
 

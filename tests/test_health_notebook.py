@@ -6,6 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course_lib import data
 from course_lib.train.program import main
 
 pytest.importorskip("jsonargparse")
@@ -24,16 +25,16 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch, one_thread):
     monkeypatch.chdir(folder)
 
 
-def shown(program):
-    """Runs the program and then every cell; the alt texts of what is drawn."""
-    out = ["--run.out", "../runs/smoke/ppo-lm"]
-    assert main([program, *SMALL, *out]) == 0
-    said, names = [], {}
+def shown(runs=()):
+    """Runs every cell; what is printed and the alt texts of what is drawn."""
+    said, names = [], {"print": lambda *words: said.append(" ".join(words))}
     for cell in nbformat.read(PAGE, as_version=4).cells:
         if cell.cell_type != "code":
             continue
-        exec(compile(cell.source, cell.id, "exec"), names)
+        source = cell.source.replace("RUNS = []", f"RUNS = {list(runs)}")
+        exec(compile(source, cell.id, "exec"), names)
         if cell.id == "read":
+            assert ("RUNS = []" in source) is not bool(runs)
 
             def picture(draw):
                 from matplotlib.figure import Figure
@@ -44,23 +45,45 @@ def shown(program):
     return said
 
 
+def trained(program, out):
+    assert main([program, *SMALL, "--run.out", out]) == 0
+    text = Path(out, "metrics.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_kept_runs_show_what_the_text_says_of_them():
+    logs = [data.load(name)["log"] for name in ("stages-ppo", "stages-ppo-fooled")]
+    for log in logs:
+        assert log[-1]["score"] > log[0]["score"] + 0.2 and log[0]["kl"] == 0
+        assert log[-1]["explained_variance"] > 0.8 > 0.2 > log[0]["explained_variance"]
+        assert max(line["approx_kl"] for line in log[len(log) // 2 :]) < 0.1
+    (healthy, fooled), names = logs, ("accuracy", "kl")
+    assert healthy[-1]["accuracy"] > 0.9 and fooled[-1]["accuracy"] < 0.1
+    assert fooled[-1]["kl"] > 3 * healthy[-1]["kl"]
+    first, _, _, learnt, moves = shown()
+    assert first.startswith("verifier: ") and all(name in learnt for name in names)
+    assert "explained variance" in moves
+
+
 def test_every_curve_of_a_run_of_ppo_is_drawn():
-    learnt, moves = shown("ppo-lm")
-    log = [
-        json.loads(line)
-        for line in Path("../runs/smoke/ppo-lm/metrics.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    ]
+    log = trained("ppo-lm", "../a")
     assert "accuracy" not in log[0] and "accuracy" in log[-1]
-    assert f"{log[-1]['score']:.3g}" in learnt
-    for said in (learnt, moves):
-        assert said.count("at the end") >= 6
+    _, score, learnt, moves = shown(["../a"])
+    assert f"{log[-1]['score']:.3g}" in score
+    assert learnt.count("at the end") == 5 and moves.count("at the end") == 5
 
 
-def test_what_a_run_does_not_have_is_left_out():
-    learnt, moves = shown("grpo")
-    assert learnt.count("at the end") >= 6 and moves.count("at the end") < 6
+def test_what_one_of_several_runs_does_not_have_is_left_out_of_its_curve():
+    trained("ppo-lm", "../a")
+    trained("grpo", "../b")
+    *_, moves = shown(["../a", "../b"])
+    assert moves.count("at the end") > 6 and "informative" in moves
+
+
+def test_a_run_of_sft_is_drawn_by_its_epochs():
+    assert main(["sft", *SMALL[:12], "--run.out", "../s"]) == 0
+    _, loss, learnt, _ = shown(["../s"])
+    assert "epoch" in loss and "accuracy" in learnt and "perplexity" in learnt
 
 
 def test_it_is_kept_without_outputs_and_in_narrow_lines():
