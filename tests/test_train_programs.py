@@ -501,3 +501,45 @@ def test_a_log_with_a_broken_line_in_its_middle_is_named_with_the_line():
         read_log("a")
     with pytest.raises(ValueError, match="there is no log"):
         read_log("b")
+
+
+def marked(folder="m"):
+    """Problems whose written answers are of 7 characters: "#### 14"."""
+    run("prepare-prompts", "--task.levels", "[add-1]", "--prepare.out", folder)
+    files = [f"--task.{part}_file={folder}/{part}.jsonl" for part in ("train", "test")]
+    return [*TINY, "--task.problems", "files", *files]
+
+
+@pytest.mark.parametrize("program", ["ppo-lm", "grpo"])
+def test_a_response_may_be_as_long_as_the_longest_written_answer(program, capsys):
+    few = ["--algorithm.num_updates", "1", "--algorithm.batch_size", "16"]
+    run(program, *marked(), *few, "--run.out", "a")
+    assert "cut off" not in capsys.readouterr().out
+    # An untrained policy says EOS one time in 97: most responses take all they may.
+    assert 7 < read_log("a")[0]["length"] <= 8
+    run("evaluate", "--checkpoint", "a", "--greedy", "true")
+    run(program, *marked(), *few, "--run.out", "b", "--algorithm.length", "4")
+    said = capsys.readouterr().out
+    assert "may have 4 tokens, and the longest written answer has 8 with EOS" in said
+    assert read_log("b")[0]["length"] <= 4
+
+
+def test_pairs_are_as_long_as_the_longest_written_answer():
+    few = ["--pairs.num_pairs", "64", "--algorithm.num_epochs", "1"]
+    run("reward-model", *marked(), *few, "--run.out", "r")
+    with pytest.MonkeyPatch.context() as patch:
+        asked = []
+        patch.setattr(
+            "course_lib.train.language.sample_pairs",
+            lambda *a, **_: asked.append(a[3]) or (_ for _ in ()).throw(ValueError),
+        )
+        main(["reward-model", *marked(), *few, "--run.out", "s"])
+    assert asked == [8]
+
+
+@pytest.mark.parametrize("program", ["sft", "reward-model", "ppo-lm", "grpo"])
+def test_a_context_that_is_too_small_is_named_with_what_it_must_hold(program, capsys):
+    assert main([program, *TINY, "--task.problems", "words"]) == 1
+    said = capsys.readouterr().err
+    assert "model.context must be at least 146 with task.problems=words" in said
+    assert "of up to 37; got 16" in said

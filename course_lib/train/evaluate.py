@@ -20,6 +20,7 @@ from course_lib.train.classic import make_agent
 from course_lib.train.tasks import (
     PolicyConfig,
     TaskConfig,
+    answer_length,
     make_policy,
     make_sources,
     saved_run,
@@ -112,7 +113,7 @@ def answer_problems(
     policy = make_policy(task, model, policy_config, sampling, seed=0, device=device)
     policy.load_state_dict(saved["state"]["learner"]["model"])
     train, test = make_sources(task, device)
-    length = made["algorithm"].get("length", train.longest_answer)
+    length = made["algorithm"].get("length") or answer_length(train, test)
     generator = torch.Generator(device).manual_seed(evaluate.seed)
     _show(policy, test, length, evaluate, generator)
     if evaluate.greedy:

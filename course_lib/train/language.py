@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
@@ -41,10 +41,15 @@ from course_lib.train.session import RunConfig, Session
 from course_lib.train.tasks import (
     PolicyConfig,
     TaskConfig,
+    answer_length,
     load_reward_model,
     make_policy,
     make_sources,
+    refuse_small_context,
 )
+
+
+_Algorithm = TypeVar("_Algorithm", RLHFConfig, GroupConfig)
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,8 @@ class PairsConfig:
     """Keep pairs of equal rewards, which the judge decides by a coin's toss."""
     scale: float = 5.0
     """Nats of log-odds for one unit of the verifier's reward: how sure the judge is."""
-    length: int = 4
-    """The most tokens of a response."""
+    length: int | None = None
+    """The most tokens of a response; None: those of the longest written answer."""
     policy: str | None = None
     """The folder of the run whose policy writes the responses."""
 
@@ -102,6 +107,8 @@ def sft_program(
     """Fine-tune a transformer on written answers, up to an accuracy."""
     session = Session(run, "sft", settings)
     train, test = make_sources(task, session.device)
+    length = answer_length(train, test)
+    refuse_small_context(task, model, train, test, length)
     policy = make_policy(
         task, model, PolicyConfig(), UNCHANGED, seed=run.seed, device=session.device
     )
@@ -110,7 +117,7 @@ def sft_program(
     session.resume(fit)
 
     def evaluate() -> dict[str, float]:
-        accuracy = greedy_accuracy(policy, test, train.longest_answer)
+        accuracy = greedy_accuracy(policy, test, length)
         fit.stopped = accuracy >= stop.accuracy
         return {"accuracy": accuracy}
 
@@ -137,7 +144,8 @@ def reward_model_program(
 ) -> None:
     """Fit a reward model to comparisons that the verifier, as a noisy judge, makes."""
     session = Session(run, "reward-model", settings)
-    train, _ = make_sources(task, session.device)
+    train, test = make_sources(task, session.device)
+    length = _response_length(session, task, model, (train, test), pairs.length)
     policy = make_policy(
         task,
         model,
@@ -154,7 +162,7 @@ def reward_model_program(
         policy,
         train.score,
         count,
-        pairs.length,
+        length,
         scale=pairs.scale,
         generator=generator,
         prompts=train(count, 1.0, generator),
@@ -209,7 +217,7 @@ def ppo_program(
     rlhf_ppo(
         job.policy,
         phases.after("score", phases.before("sample", job.score)),
-        algorithm,
+        job.algorithm,
         prompt_fn=job.train,
         rewards_fn=phases.before("reference", kl_shaped_rewards),
         advantage_fn=phases.after("advantages", gae),
@@ -237,7 +245,7 @@ def grpo_program(
     rlhf_group(
         job.policy,
         phases.after("score", phases.before("sample", job.score)),
-        algorithm,
+        job.algorithm,
         prompt_fn=job.train,
         run=job.run,
         callback=phases.after("evaluation", phases.before("update", job.callback)),
@@ -246,7 +254,7 @@ def grpo_program(
     job.finish(phases)
 
 
-class _Job:
+class _Job(Generic[_Algorithm]):
     """What PPO and GRPO on prompts have in common around the algorithm."""
 
     def __init__(
@@ -259,11 +267,15 @@ class _Job:
         policy: PolicyConfig,
         sampling: Sampling,
         start: StartConfig,
-        algorithm: RLHFConfig | GroupConfig,
+        algorithm: _Algorithm,
     ) -> None:
         self.session = Session(run, program, settings)
         device = self.session.device
-        self.train, self.test = make_sources(task, device)
+        sources = self.train, self.test = make_sources(task, device)
+        given = settings["algorithm"]["length"]
+        length = _response_length(self.session, task, model, sources, given)
+        algorithm = replace(algorithm, length=length)
+        self.algorithm: _Algorithm = algorithm
         self.policy: PromptedPolicy = make_policy(
             task,
             model,
@@ -277,7 +289,7 @@ class _Job:
         self.session.resume(self.run)
         self.judges, self.score = judge(start, task, model, self.train, device)
         accuracy = functools.partial(
-            greedy_accuracy, self.run.learner.policy, self.test, algorithm.length
+            greedy_accuracy, self.run.learner.policy, self.test, length
         )
         self.callback = self.session.callback(
             self.run, algorithm.num_updates, lambda: {"accuracy": accuracy()}
@@ -294,9 +306,6 @@ class _Job:
             print(cost_report(run, self.judges, phases), flush=True)
 
 
-_Algorithm = TypeVar("_Algorithm", RLHFConfig, GroupConfig)
-
-
 def _own_part(algorithm: _Algorithm, seed: int) -> _Algorithm:
     """The config with its seed, and a process's part of the batch and the minibatch."""
     world, sizes = ranks.world_size(), {}
@@ -309,6 +318,25 @@ def _own_part(algorithm: _Algorithm, seed: int) -> _Algorithm:
             )
         sizes[name] = size // world
     return replace(algorithm, seed=seed, **sizes)
+
+
+def _response_length(
+    session: Session,
+    task: TaskConfig,
+    model: TransformerConfig,
+    sources: tuple[PromptSource, PromptSource],
+    given: int | None,
+) -> int:
+    """The length that is given, or that of the longest written answer."""
+    longest = answer_length(*sources)
+    length = longest if given is None else given
+    refuse_small_context(task, model, *sources, length)
+    if length < longest:
+        session.say(
+            f"a response may have {length} tokens, and the longest written answer has "
+            f"{longest} with EOS: one that is cut off is right only by luck"
+        )
+    return length
 
 
 def judge(

@@ -51,6 +51,7 @@ _LANGUAGE = {
 _POLICY = {"policy": PolicyConfig, "sampling": Sampling}
 # run.seed decides them.
 _SEEDS = frozenset({"algorithm.seed", "algorithm.seeds"})
+_LENGTH = {"algorithm.length": "those of the longest written answer, and EOS."}
 
 PROGRAMS: dict[str, Program] = {
     "reinforce": Program(
@@ -100,7 +101,6 @@ PROGRAMS: dict[str, Program] = {
         {**_LANGUAGE, **_POLICY, "algorithm": RLHFConfig, "start": StartConfig},
         {
             "run.out": "runs/ppo-lm",
-            "algorithm.length": 4,
             "algorithm.beta": 0.01,
             "algorithm.num_epochs": 2,
             "algorithm.minibatch_size": 64,
@@ -109,13 +109,13 @@ PROGRAMS: dict[str, Program] = {
             "algorithm.missing_eos_penalty": 1.0,
         },
         hidden=_SEEDS | {"algorithm.ptx_coef"},
+        open=_LENGTH,
     ),
     "grpo": Program(
         grpo_program,
         {**_LANGUAGE, **_POLICY, "algorithm": GroupConfig, "start": StartConfig},
         {
             "run.out": "runs/grpo",
-            "algorithm.length": 4,
             "algorithm.beta": 0.01,
             "algorithm.baseline": "standardized",
             "algorithm.kl": "k3",
@@ -128,6 +128,7 @@ PROGRAMS: dict[str, Program] = {
             "algorithm.missing_eos_penalty": 1.0,
         },
         hidden=_SEEDS,
+        open=_LENGTH,
     ),
     "evaluate": Program(evaluate_program, {"evaluate": EvaluateConfig}, flat=True),
     "plot": Program(plot_program, {"plot": PlotConfig}, flat=True),

@@ -26,6 +26,8 @@ class Program:
     """Settings, by name, that start out otherwise than in the dataclass."""
     hidden: frozenset[str] = frozenset()
     """Settings that are not offered, since another one decides them."""
+    open: Mapping[str, str] = field(default_factory=dict)
+    """Settings that are None unless they are given, and what the program does then."""
     flat: bool = False
     """Settings are called `field`: there is one group."""
 
@@ -41,14 +43,17 @@ class Program:
             hints, words = get_type_hints(config), field_words(config)
             for one in dataclasses.fields(config):
                 name = one.name if self.flat else f"{group}.{one.name}"
-                default = one.default
+                hint, default = hints[one.name], one.default
+                if name in self.open:
+                    hint, default = hint | None, None
+                    words[one.name] += f" None: {self.open[name]}"
                 if one.default_factory is not dataclasses.MISSING:
                     default = one.default_factory()
                 if name not in self.hidden:
                     found.append(
                         (
                             name,
-                            hints[one.name],
+                            hint,
                             self.defaults.get(name, default),
                             words.get(one.name, ""),
                         )
@@ -61,7 +66,13 @@ class Program:
             ((group, config),) = self.groups.items()
             return {group: config(**values)}
         return {
-            group: config(**values.get(group, {}))
+            group: config(
+                **{
+                    name: value
+                    for name, value in values.get(group, {}).items()
+                    if value is not None or f"{group}.{name}" not in self.open
+                }
+            )
             for group, config in self.groups.items()
         }
 

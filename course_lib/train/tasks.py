@@ -112,6 +112,32 @@ def make_sources(
     return source, PromptSource(test, tokenizer, device=device)
 
 
+def answer_length(train: PromptSource, test: PromptSource) -> int:
+    """Tokens of the longest written answer to learn from or to test with, and EOS."""
+    return max(train.longest_answer, test.longest_answer)
+
+
+def refuse_small_context(
+    task: TaskConfig,
+    model: TransformerConfig,
+    train: PromptSource,
+    test: PromptSource,
+    length: int,
+) -> None:
+    """Name the task and the context where prompt and response do not fit into it.
+
+    Raises:
+        ValueError: they do not.
+    """
+    prompt = max(train.longest_prompt, test.longest_prompt)
+    if prompt + length > model.context:
+        raise ValueError(
+            f"model.context must be at least {prompt + length} with "
+            f"task.problems={task.problems}, whose longest question has {prompt} "
+            f"tokens, and responses of up to {length}; got {model.context}"
+        )
+
+
 def make_policy(
     task: TaskConfig,
     model: TransformerConfig,
