@@ -543,3 +543,62 @@ def test_a_context_that_is_too_small_is_named_with_what_it_must_hold(program, ca
     said = capsys.readouterr().err
     assert "model.context must be at least 146 with task.problems=words" in said
     assert "of up to 37; got 16" in said
+
+
+@pytest.mark.parametrize("program", ["sft", "reward-model", "ppo-lm"])
+def test_a_run_does_not_go_on_with_other_problems(program, capsys):
+    options = [*marked(), "--run.out", "a"]
+    options += ["--algorithm.num_epochs", "1"]
+    if program == "ppo-lm":
+        options += ["--algorithm.num_updates", "1", "--algorithm.batch_size", "8"]
+    run(program, *options)
+    run(program, *options)
+    for name in ("m/train.jsonl", "m/test.jsonl"):
+        kept = Path(name).read_text(encoding="utf-8")
+        first, rest = kept.split("\n", 1)
+        answer = re.sub("#### .*", '#### 3"}', first)
+        Path(name).write_text(f"{answer}\n{rest}", encoding="utf-8")
+        assert main([program, *options]) == 1
+        assert "the task's problems changed since" in capsys.readouterr().err
+        Path(name).write_text(kept, encoding="utf-8")
+    run(program, *options)
+
+
+def test_a_run_does_not_go_on_from_another_start(capsys):
+    few = ["--algorithm.num_epochs", "1"]
+    run("sft", *TINY, *few, "--run.out", "s")
+    pairs = [*TINY, *few, "--pairs.num_pairs", "64", "--pairs.policy", "s"]
+    run("reward-model", *pairs, "--run.out", "r")
+    start = ["--start.policy", "s", "--start.reward_source", "reward_model"]
+    start = [*TINY, *RLHF, *start, "--start.reward_model", "r", "--run.out", "a"]
+    run("ppo-lm", *start)
+    again = ["--run.fresh", "true", "--run.seed", "1"]
+    run("reward-model", *pairs, "--run.out", "r", *again)
+    assert main(["ppo-lm", *start]) == 1
+    assert "start.reward_model changed since" in capsys.readouterr().err
+    run("sft", *TINY, *few, "--run.out", "s", *again)
+    judged = ["reward-model", *pairs, "--run.out", "r", "--run.seed", "1"]
+    for line in (["ppo-lm", *start], judged):
+        assert main(line) == 1
+        assert re.search("(start|pairs).policy changed", capsys.readouterr().err)
+
+
+def test_prepared_problems_are_written_over_only_where_that_is_asked_for(capsys):
+    prepare = ["prepare-prompts", "--task.levels", "[times-1]", "--prepare.out", "p"]
+    run(*prepare)
+    said = capsys.readouterr().out
+    assert "p/train.jsonl" in said.replace(os.sep, "/") and "80 problems" in said
+    assert "'#### " in said and "up to 4 tokens" in said and "up to 8" in said
+    assert "model.context must be at least 12" in said
+    path = Path("p/test.jsonl")
+    written = path.read_text(encoding="utf-8")
+    run(*prepare)  # the same again is no loss
+    path.write_text(written.replace("*", " times "), encoding="utf-8")
+    other = ["--task.split_seed", "1"]
+    train = Path("p/train.jsonl").read_bytes()
+    for line in (prepare, [*prepare, *other]):
+        assert main(line) == 1
+        assert "--prepare.fresh true" in capsys.readouterr().err
+        assert Path("p/train.jsonl").read_bytes() == train  # both files or none
+    run(*prepare, "--prepare.fresh", "true")
+    assert path.read_text(encoding="utf-8") == written

@@ -174,6 +174,19 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {tuple(choices)}, got {value!r}")
 
 
+def require_text(name: str, value: object) -> None:
+    """Refuse a `value` that is no text, or an empty one: a folder has a name.
+
+    Raises:
+        TypeError: no text.
+        ValueError: an empty one.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, got {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{name} must not be empty, got {value!r}")
+
+
 def require_floating(name: str, value: object, *, min_dims: int = 0) -> Tensor:
     """Return `value` if it is a tensor of floats with at least `min_dims` axes.
 

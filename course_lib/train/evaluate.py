@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from course_lib.algorithms.prompts import PromptSource, greedy_accuracy
-from course_lib.envs import CartPole, chosen_device, verifier
+from course_lib.envs import CartPole, Problem, chosen_device, verifier
+from course_lib.envs.problems import MARK
+from course_lib.kernels.arguments import require_text
 from course_lib.models import (
     PromptedPolicy,
     Sampling,
@@ -51,6 +53,11 @@ class PrepareConfig:
 
     out: str = "prompts"
     """The folder for train.jsonl and test.jsonl."""
+    fresh: bool = False
+    """Write over files that hold something else."""
+
+    def __post_init__(self) -> None:
+        require_text("out", self.out)
 
 
 def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> None:
@@ -133,18 +140,49 @@ def prepare_prompts_program(
 ) -> None:
     """Write the problems of a task as JSON lines, to read, change and train on."""
     folder = Path(prepare.out)
+    sources = make_sources(task, torch.device("cpu"))
+    paths = [folder / "train.jsonl", folder / "test.jsonl"]
+    problems = [[_marked(one) for one in source.problems] for source in sources]
+    contents = ["".join(map(_json_line, some)) for some in problems]
+    for path, content in zip(paths, contents, strict=True):
+        if path.exists() and not prepare.fresh:
+            refuse_another_file(path, content)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, source in zip(
-        ("train", "test"), make_sources(task, torch.device("cpu")), strict=True
-    ):
-        lines = []
-        for one in source.problems:
-            answer = one.answer if "####" in one.answer else f"#### {one.gold}"
-            made = {"question": one.question, "answer": answer}
-            lines.append(json.dumps(made, ensure_ascii=False) + "\n")
-        path = folder / f"{name}.jsonl"
-        path.write_text("".join(lines), encoding="utf-8", newline="\n")
-        print(f"{path}: {len(lines)} problems")
+    for path, content, some in zip(paths, contents, problems, strict=True):
+        path.write_text(content, encoding="utf-8", newline="\n")
+        print(f"{path}: {len(some)} problems, answers such as {some[0].answer!r}")
+    prompt = max(len(one.question) for some in problems for one in some)
+    answer = max(len(one.answer) for some in problems for one in some) + 1
+    print(
+        f"to train on them: --task.problems files --task.train_file {paths[0]} "
+        f"--task.test_file {paths[1]}\n"
+        f"questions have up to {prompt} tokens and answers, with EOS, up to {answer}: "
+        f"model.context must be at least {prompt + answer}"
+    )
+
+
+def refuse_another_file(path: Path, content: str) -> None:
+    """Do not write over what a person may have changed.
+
+    Raises:
+        ValueError: the file holds something else.
+    """
+    if path.read_bytes().replace(b"\r\n", b"\n") != content.encode():
+        raise ValueError(
+            f"{path} holds something else than would be written; give another folder "
+            "by --prepare.out, or --prepare.fresh true to write over it"
+        )
+
+
+def _marked(problem: Problem) -> Problem:
+    """With the mark before its answer that a file must have."""
+    marked = MARK in problem.answer
+    return problem if marked else replace(problem, answer=f"{MARK} {problem.gold}")
+
+
+def _json_line(problem: Problem) -> str:
+    made = {"question": problem.question, "answer": problem.answer}
+    return json.dumps(made, ensure_ascii=False) + "\n"
 
 
 _GROUPS = {

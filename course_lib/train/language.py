@@ -45,9 +45,10 @@ from course_lib.train.tasks import (
     load_reward_model,
     make_policy,
     make_sources,
+    problems_digest,
     refuse_small_context,
+    weights_digest,
 )
-
 
 _Algorithm = TypeVar("_Algorithm", RLHFConfig, GroupConfig)
 
@@ -109,6 +110,7 @@ def sft_program(
     train, test = make_sources(task, session.device)
     length = answer_length(train, test)
     refuse_small_context(task, model, train, test, length)
+    session.depends_on("the task's problems", problems_digest(train, test))
     policy = make_policy(
         task, model, PolicyConfig(), UNCHANGED, seed=run.seed, device=session.device
     )
@@ -155,6 +157,9 @@ def reward_model_program(
         device=session.device,
         start=pairs.policy,
     )
+    session.depends_on("the task's problems", problems_digest(train, test))
+    if pairs.policy is not None:
+        session.depends_on("pairs.policy", weights_digest(policy))
     algorithm = replace(algorithm, seed=run.seed)
     generator = torch.Generator(session.device).manual_seed(run.seed)
     count = pairs.num_pairs
@@ -285,9 +290,14 @@ class _Job(Generic[_Algorithm]):
             device=device,
             start=start.policy,
         )
+        self.judges, self.score = judge(start, task, model, self.train, device)
+        self.session.depends_on("the task's problems", problems_digest(*sources))
+        if start.policy is not None:
+            self.session.depends_on("start.policy", weights_digest(self.policy))
+        for judging in self.judges.values():
+            self.session.depends_on("start.reward_model", weights_digest(judging))
         self.run = LanguageRun(self.policy, algorithm)
         self.session.resume(self.run)
-        self.judges, self.score = judge(start, task, model, self.train, device)
         accuracy = functools.partial(
             greedy_accuracy, self.run.learner.policy, self.test, length
         )

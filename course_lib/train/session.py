@@ -101,6 +101,7 @@ class Session:
         ranks.wait_for_all()
         self.saved: dict[str, Any] | None = None
         """The checkpoint that lay in the folder."""
+        self._inputs: dict[str, str] = {}
         if (self.folder / CHECKPOINT).exists():
             self.saved = load_run(self.folder / CHECKPOINT, self.device)
             self._refuse_other_settings(self.saved)
@@ -112,6 +113,25 @@ class Session:
             raise ValueError(
                 "run.tensorboard needs the package tensorboard, which is not "
                 "installed: pip install tensorboard"
+            )
+
+    def depends_on(self, name: str, digest: str) -> None:
+        """Note what a run is made from besides its settings.
+
+        Args:
+            name: what it is, in words.
+            digest: of its content.
+
+        Raises:
+            ValueError: the run in the folder was made from another content.
+        """
+        self._inputs[name] = digest
+        before = (self.saved or {}).get("inputs", {})
+        if before.get(name, digest) != digest:
+            raise ValueError(
+                f"run.out={self.config.out} holds a run on other data: {name} changed "
+                "since; put back what was there, give another folder, or "
+                "--run.fresh true"
             )
 
     def resume(self, run: Resumable) -> None:
@@ -178,6 +198,7 @@ class Session:
         whole = {
             "program": self.program,
             "settings": json.dumps(self.settings, sort_keys=True),
+            "inputs": self._inputs,
             "written": time.time(),
             "state": state,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +137,21 @@ def refuse_small_context(
             f"task.problems={task.problems}, whose longest question has {prompt} "
             f"tokens, and responses of up to {length}; got {model.context}"
         )
+
+
+def problems_digest(*sources: PromptSource) -> str:
+    """Another one where a problem, or their order, is another."""
+    problems = [[vars(one) for one in source.problems] for source in sources]
+    return hashlib.sha256(json.dumps(problems).encode()).hexdigest()
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """Another one where a weight is another."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        plain = weight.detach().cpu().contiguous().flatten().view(torch.uint8)
+        digest.update(name.encode() + plain.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def make_policy(
