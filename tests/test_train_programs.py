@@ -15,6 +15,8 @@ import pytest
 import torch
 from filelock import FileLock
 
+from course_lib.algorithms.language_learner import ModelLearner
+from course_lib.algorithms.learner import Learner
 from course_lib.exact import uniform_optimum
 from course_lib.models import TransformerConfig
 from course_lib.train import language
@@ -421,7 +423,7 @@ def test_an_agent_is_trained_and_evaluated(program, capsys):
     run(program, *options)
     first = without_time("a")
     run(program, *options)
-    assert "goes on after" in capsys.readouterr().out
+    assert "is finished" in capsys.readouterr().out
     run(program, *options, "--run.fresh", "true")
     assert without_time("a") == first
     for greedy in ("true", "false"):
@@ -480,8 +482,7 @@ def test_tensorboard_is_told_each_update_once_also_by_a_run_that_was_taken_up(ca
             "save",
             lambda *a: killed() if len(read_log("a")) == 4 else save(*a),
         )
-        with pytest.raises(KeyboardInterrupt):
-            main(arguments)
+        assert main(arguments) == 130
     run(*arguments)
     seen = EventAccumulator("a").Reload()
     log = read_log("a")
@@ -602,3 +603,59 @@ def test_prepared_problems_are_written_over_only_where_that_is_asked_for(capsys)
         assert Path("p/train.jsonl").read_bytes() == train  # both files or none
     run(*prepare, "--prepare.fresh", "true")
     assert path.read_text(encoding="utf-8") == written
+
+
+LANGUAGE = {
+    "ppo-lm": [*TINY, *RLHF],
+    "sft": [*TINY, "--algorithm.num_epochs", "8"],
+    "reward-model": [*TINY, "--algorithm.num_epochs", "8", "--pairs.num_pairs", "64"],
+    "reinforce": CARTPOLE["reinforce"],
+}
+
+
+@pytest.mark.parametrize("program", LANGUAGE)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_keeps_its_last_update(
+    program, number, capsys, monkeypatch
+):
+    """The signal comes in the middle of one; the run ends behind it."""
+    options = [*LANGUAGE[program], "--run.checkpoint_every", "100"]
+    options += ["--run.progress", "false", "--run.device", "cpu"]
+    learner = Learner if program in CARTPOLE else ModelLearner
+    taken, before = [], signal.getsignal(number)
+    run(program, *options, "--run.out", "whole")
+    with monkeypatch.context() as patched:
+        step = learner.step
+
+        def signalled(self, *arguments):
+            taken.append(1)
+            if len(taken) == 3:
+                signal.raise_signal(number)
+            return step(self, *arguments)
+
+        patched.setattr(learner, "step", signalled)
+        assert main([program, *options, "--run.out", "a"]) == 128 + number
+    assert signal.getsignal(number) == before
+    said, done = capsys.readouterr().err, len(read_log("a"))
+    unit = "epochs" if program in ("sft", "reward-model") else "updates"
+    assert f"interrupted after {done} of 8 {unit}; the same command" in said
+    assert 0 < done < 8 and "Traceback" not in said
+    run(program, *options, "--run.out", "a")
+    assert f"goes on after {done} of 8 {unit}" in capsys.readouterr().out
+    assert without_time("a") == without_time("whole")
+    assert same(state("a"), state("whole"))
+    run(program, *options, "--run.out", "a")
+    said = capsys.readouterr().out
+    assert f"is finished, after 8 of 8 {unit}; --run.fresh true begins anew" in said
+
+
+def test_the_second_interruption_ends_a_run_at_once(capsys, monkeypatch):
+    def impatient(self, loss):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    monkeypatch.setattr(ModelLearner, "step", impatient)
+    assert main(["sft", *TINY]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+    assert read_log("runs/sft") == []

@@ -65,8 +65,9 @@ def reinforce_program(
     algorithm = replace(algorithm, seeds=(run.seed,))
     world = CartPole(env.num_envs, seeds=run.seed, device=session.device)
     job = AgentRun(world, algorithm)
-    session.resume(job)
-    callback = session.callback(job, count_episode_updates(world, algorithm))
+    total = count_episode_updates(world, algorithm)
+    session.resume(job, total)
+    callback = session.callback(job, total)
     reinforce(world, algorithm, run=job, callback=callback, progress=run.progress)
     _say_returns(session, job.history)
 
@@ -79,8 +80,9 @@ def ppo_env_program(
     algorithm = replace(algorithm, seeds=(run.seed,))
     world = CartPole(env.num_envs, seeds=run.seed, device=session.device)
     job = AgentRun(world, algorithm)
-    session.resume(job)
-    callback = session.callback(job, count_updates(world, algorithm))
+    total = count_updates(world, algorithm)
+    session.resume(job, total)
+    callback = session.callback(job, total)
     ppo(world, algorithm, run=job, callback=callback, progress=run.progress)
     _say_returns(session, job.history)
 
@@ -94,7 +96,7 @@ def rlhf_toy_program(
     task = TokenCount(toy.vocab_size, algorithm.length, toy.target)
     ref = _toy_model(toy, algorithm.length, run.seed).to(session.device)
     job = LanguageRun(ref, algorithm)
-    session.resume(job)
+    session.resume(job, algorithm.num_updates)
     callback = session.callback(job, algorithm.num_updates)
     history = rlhf_ppo(
         ref, task.score, algorithm, run=job, callback=callback, progress=run.progress

@@ -106,7 +106,7 @@ def sft_program(
     stop: StopConfig,
 ) -> None:
     """Fine-tune a transformer on written answers, up to an accuracy."""
-    session = Session(run, "sft", settings)
+    session = Session(run, "sft", settings, "epochs")
     train, test = make_sources(task, session.device)
     length = answer_length(train, test)
     refuse_small_context(task, model, train, test, length)
@@ -116,7 +116,7 @@ def sft_program(
     )
     algorithm = replace(algorithm, seed=run.seed)
     fit = SupervisedRun(ModelLearner(policy, algorithm))
-    session.resume(fit)
+    session.resume(fit, algorithm.num_epochs)
 
     def evaluate() -> dict[str, float]:
         accuracy = greedy_accuracy(policy, test, length)
@@ -145,7 +145,7 @@ def reward_model_program(
     pairs: PairsConfig,
 ) -> None:
     """Fit a reward model to comparisons that the verifier, as a noisy judge, makes."""
-    session = Session(run, "reward-model", settings)
+    session = Session(run, "reward-model", settings, "epochs")
     train, test = make_sources(task, session.device)
     length = _response_length(session, task, model, (train, test), pairs.length)
     policy = make_policy(
@@ -185,7 +185,7 @@ def reward_model_program(
         )
     fitted = PromptedRewardModel(policy)
     fit = SupervisedRun(ModelLearner(fitted, algorithm))
-    session.resume(fit)
+    session.resume(fit, algorithm.num_epochs)
     train_reward_model(
         policy,
         learnt,
@@ -297,7 +297,7 @@ class _Job(Generic[_Algorithm]):
         for judging in self.judges.values():
             self.session.depends_on("start.reward_model", weights_digest(judging))
         self.run = LanguageRun(self.policy, algorithm)
-        self.session.resume(self.run)
+        self.session.resume(self.run, algorithm.num_updates)
         accuracy = functools.partial(
             greedy_accuracy, self.run.learner.policy, self.test, length
         )

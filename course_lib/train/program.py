@@ -28,6 +28,7 @@ from course_lib.train.evaluate import (
     evaluate_program,
     prepare_prompts_program,
 )
+from course_lib.train.interrupt import Interrupted, signals_as_before
 from course_lib.train.language import (
     PairsConfig,
     StartConfig,
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, values = read_settings(PROGRAMS, given)
     program = PROGRAMS[name]
     try:
-        with joined_processes():
+        with signals_as_before(), joined_processes():
             if name not in SEVERAL:
                 refuse_several(name)
             program.run(values, **program.configs(values))
@@ -156,4 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"rank {ranks.rank()}: " if ranks.world_size() > 1 else ""
         print(f"{where}error: {error}", file=sys.stderr, flush=True)
         return 1
+    except Interrupted as interrupted:
+        if ranks.rank() == 0:
+            print(interrupted, file=sys.stderr, flush=True)
+        return interrupted.code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr, flush=True)
+        return 130
     return 0

@@ -19,6 +19,7 @@ from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
 from course_lib.kernels.arguments import require_positive_int
 from course_lib.train.checkpoint import load_run, save_checkpoint
+from course_lib.train.interrupt import Interrupted, Interruption
 from course_lib.train.processes import own_device
 
 CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
@@ -72,6 +73,7 @@ class Session:
         config: where and how.
         program: its name.
         settings: all of its settings as plain values, with the run's among them.
+        unit: what a run has several of.
 
     Raises:
         ValueError: a run of other settings lies in the folder, or another process is
@@ -80,9 +82,15 @@ class Session:
     """
 
     def __init__(
-        self, config: RunConfig, program: str, settings: dict[str, Any]
+        self,
+        config: RunConfig,
+        program: str,
+        settings: dict[str, Any],
+        unit: str = "updates",
     ) -> None:
         self.config, self.program, self.settings = config, program, settings
+        self.unit = unit
+        self.interruption = Interruption()
         self.folder = Path(config.out)
         self.device = own_device(config.device)
         self.writes = ranks.rank() == 0
@@ -134,14 +142,24 @@ class Session:
                 "--run.fresh true"
             )
 
-    def resume(self, run: Resumable) -> None:
+    def resume(self, run: Resumable, total: int) -> None:
         """Bring a new run to where the one in the folder has come, if there is one.
 
         The log may be ahead of the checkpoint, or end in half a line: it is cut back.
+
+        Args:
+            run: a new one.
+            total: updates of the whole run.
         """
         if self.saved is not None:
             run.load_state_dict(self.saved["state"])
-            self.say(f"goes on after {run.done} of its updates")
+            if run.done >= total or getattr(run, "stopped", False):
+                self.say(
+                    f"is finished, after {run.done} of {total} {self.unit}; "
+                    "--run.fresh true begins anew"
+                )
+            else:
+                self.say(f"goes on after {run.done} of {total} {self.unit}")
         self.begin_log(run.records)
 
     def callback(
@@ -156,7 +174,11 @@ class Session:
             run: as it is being made.
             total: updates of the whole run.
             evaluate: numbers for the record, asked for every `eval_every` updates.
+
+        Raises:
+            Interrupted: from what is returned, where somebody asked for an end.
         """
+        self.interruption.listen()
 
         def called(count: int, record: Record) -> None:
             last = count + 1 == total
@@ -164,10 +186,24 @@ class Session:
                 record.update(evaluate())
             self.log(record)
             ended = last or getattr(run, "stopped", False)
-            if ended or (count + 1) % self.config.checkpoint_every == 0:
+            asked = self._asked_to_end()
+            if ended or asked or (count + 1) % self.config.checkpoint_every == 0:
                 self.save(run.state_dict())
+            if asked and not ended:
+                raise Interrupted(
+                    f"{self.program} [{self.folder}]: interrupted after {count + 1} of "
+                    f"{total} {self.unit}; the same command goes on from there",
+                    128 + asked,
+                )
 
         return called
+
+    def _asked_to_end(self) -> int:
+        """The signal that came, to this process or to another one."""
+        own = self.interruption.signal
+        if ranks.world_size() == 1:
+            return own
+        return int(ranks.gathered(torch.tensor(own, device=self.device)).max())
 
     def begin_log(self, records: list[Record]) -> None:
         """A log of these records and no other."""
