@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -41,6 +41,13 @@ from course_lib.kernels import (
     policy_gradient_loss,
     reduce_steps,
     token_log_probs,
+)
+from course_lib.kernels.arguments import (
+    require_choice,
+    require_fields,
+    require_not_negative,
+    require_positive_int,
+    require_price,
 )
 from course_lib.models import LanguagePolicy
 
@@ -100,6 +107,22 @@ class GroupConfig:
     """How many updates old the sampling policy is."""
     seed: int = 0
     """Of everything random in the run."""
+
+    def __post_init__(self) -> None:
+        counts = ("num_updates", "batch_size", "length", "num_epochs", "minibatch_size")
+        require_fields(self, require_positive_int, *counts, "group_size")
+        require_fields(self, require_price, "beta", "learning_rate")
+        require_price("missing_eos_penalty", self.missing_eos_penalty)
+        require_fields(self, require_not_negative, "max_grad_norm", "staleness")
+        if self.clip_eps is not None and not self.clip_eps > 0:
+            raise ValueError(f"clip_eps must be None or above 0, got {self.clip_eps}")
+        require_choice("baseline", self.baseline, get_args(Baseline))
+        require_choice("kl", self.kl, ("reward", "k2", "k3"))
+        if self.group_size < 2 and self.baseline != "none":
+            raise ValueError(
+                f"group_size must be at least 2 with baseline={self.baseline!r}, which "
+                f"compares a response with others of its group, got {self.group_size}"
+            )
 
 
 _PPO_LIKE = GroupConfig(clip_eps=0.2, num_epochs=4, learning_rate=1e-3)

@@ -33,7 +33,14 @@ from course_lib.kernels import (
     gae,
     value_loss,
 )
-from course_lib.kernels.arguments import require_choice, require_positive_int
+from course_lib.kernels.arguments import (
+    require_choice,
+    require_fields,
+    require_fraction,
+    require_not_negative,
+    require_positive_int,
+    require_price,
+)
 from course_lib.models import ActorCritic
 
 Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
@@ -95,10 +102,13 @@ class PPOConfig:
     def __post_init__(self) -> None:
         scopes = ("minibatch", "batch", "none")
         require_choice("normalize_advantages", self.normalize_advantages, scopes)
-        require_positive_int("num_epochs", self.num_epochs)
-        require_positive_int("minibatch_size", self.minibatch_size)
-        if not self.penalty_target > 0:
-            raise ValueError(f"penalty_target must be > 0, got {self.penalty_target}")
+        require_fields(self, require_positive_int, "num_epochs", "minibatch_size")
+        require_fields(self, require_fraction, "gamma", "lam")
+        require_fields(self, require_price, "vf_coef", "learning_rate")
+        require_not_negative("max_grad_norm", self.max_grad_norm)
+        for name in ("penalty_target", "clip_eps"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
         for name in ("target_kl", "penalty"):
             if getattr(self, name) is not None and len(self.seeds) > 1:
                 raise ValueError(

@@ -13,7 +13,12 @@ from course_lib.algorithms.language_learner import LanguageLearner, ModelLearner
 from course_lib.algorithms.responses import LanguageHistory, Numbers, ScoreFn
 from course_lib.algorithms.supervised import SupervisedRun, fit
 from course_lib.kernels import bradley_terry_loss, masked_sum
-from course_lib.kernels.arguments import require_not_negative, require_positive_int
+from course_lib.kernels.arguments import (
+    require_fields,
+    require_not_negative,
+    require_positive_int,
+    require_price,
+)
 from course_lib.models import GRULanguageModel, LanguagePolicy, Prompts, RewardModel
 
 PairLoss = Callable[[Tensor, Tensor], tuple[Tensor, Numbers]]
@@ -133,6 +138,11 @@ class RewardModelConfig:
     """A longer gradient is scaled down to this length."""
     seed: int = 0
     """Of the order of the pairs."""
+
+    def __post_init__(self) -> None:
+        require_fields(self, require_positive_int, "num_epochs", "minibatch_size")
+        require_price("learning_rate", self.learning_rate)
+        require_not_negative("max_grad_norm", self.max_grad_norm)
 
 
 def train_reward_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -48,7 +49,7 @@ class PromptSource:
         self.curriculum = require_fraction("curriculum", curriculum)
         self.device = torch.device(device)
         self._ends = torch.tensor([len(level) for level in levels]).cumsum(0).tolist()
-        self._texts = [tokenizer.encode(one.question) for one in self.problems]
+        self._texts = [self._encoded(one, "question") for one in self.problems]
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -101,6 +102,15 @@ class PromptSource:
         ]
         return torch.tensor(rewards, device=tokens.device)
 
+    def _encoded(
+        self, problem: Problem, part: Literal["question", "answer"]
+    ) -> list[int]:
+        try:
+            return self.tokenizer.encode(getattr(problem, part))
+        except ValueError as error:
+            where = problem.place or f"problem {problem.question!r}"
+            raise ValueError(f"{where}, {part}: {error}") from None
+
     def demonstrations(self) -> Demonstrations:
         """Every problem with its written answer and EOS."""
         rows = torch.arange(len(self))
@@ -108,7 +118,7 @@ class PromptSource:
         tokens = torch.full((len(self), width), end)
         lengths = torch.empty(len(self), 1, dtype=torch.int64)
         for row, one in enumerate(self.problems):
-            answer = [*self.tokenizer.encode(one.answer), end]
+            answer = [*self._encoded(one, "answer"), end]
             tokens[row, : len(answer)] = torch.tensor(answer)
             lengths[row] = len(answer)
         mask = torch.arange(width) < lengths

@@ -20,7 +20,13 @@ from course_lib.kernels import (
     masked_mean,
     policy_gradient_loss,
 )
-from course_lib.kernels.arguments import require_choice, require_positive_int
+from course_lib.kernels.arguments import (
+    require_choice,
+    require_fraction,
+    require_not_negative,
+    require_positive_int,
+    require_price,
+)
 
 PolicyLoss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 Baseline = Literal["none", "value", "leave_one_out", "group_mean"]
@@ -57,6 +63,9 @@ class ReinforceConfig:
     def __post_init__(self) -> None:
         require_choice("baseline", self.baseline, get_args(Baseline))
         require_positive_int("critic_steps", self.critic_steps)
+        require_fraction("gamma", self.gamma)
+        require_price("learning_rate", self.learning_rate)
+        require_not_negative("max_grad_norm", self.max_grad_norm)
 
 
 def reinforce(

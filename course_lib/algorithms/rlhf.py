@@ -35,6 +35,14 @@ from course_lib.kernels import (
     token_log_probs,
     value_loss,
 )
+from course_lib.kernels.arguments import (
+    require_choice,
+    require_fields,
+    require_fraction,
+    require_not_negative,
+    require_positive_int,
+    require_price,
+)
 from course_lib.models import LanguagePolicy
 
 Loss = Callable[..., tuple[Tensor, Numbers]]
@@ -96,6 +104,24 @@ class RLHFConfig:
     """How many updates old the sampling policy is."""
     seed: int = 0
     """Of everything random in the run."""
+
+    def __post_init__(self) -> None:
+        counts = ("num_updates", "batch_size", "length", "num_epochs", "minibatch_size")
+        require_fields(self, require_positive_int, *counts)
+        require_fields(self, require_fraction, "gamma", "lam")
+        require_fields(self, require_price, "beta", "learning_rate", "vf_coef")
+        require_price("missing_eos_penalty", self.missing_eos_penalty)
+        require_fields(self, require_not_negative, "max_grad_norm", "staleness")
+        if not self.clip_eps > 0:
+            raise ValueError(f"clip_eps must be above 0, got {self.clip_eps}")
+        scopes = ("minibatch", "batch", "none")
+        require_choice("normalize_advantages", self.normalize_advantages, scopes)
+        require_choice("credit", self.credit, ("token", "response"))
+        if self.mask_capped and self.bootstrap_capped:
+            raise ValueError(
+                "bootstrap_capped must be False with mask_capped, which learns nothing "
+                "from the responses that it is for; got True"
+            )
 
 
 def rlhf_ppo(

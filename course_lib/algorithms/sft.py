@@ -11,6 +11,12 @@ from course_lib.algorithms.history import Callback
 from course_lib.algorithms.language_learner import ModelLearner
 from course_lib.algorithms.supervised import SupervisedRun, fit
 from course_lib.kernels import pretraining_loss
+from course_lib.kernels.arguments import (
+    require_fields,
+    require_not_negative,
+    require_positive_int,
+    require_price,
+)
 from course_lib.models import LanguagePolicy, Prompts
 
 
@@ -46,6 +52,11 @@ class SFTConfig:
     """A longer gradient is scaled down to this length."""
     seed: int = 0
     """Of the order of the answers."""
+
+    def __post_init__(self) -> None:
+        require_fields(self, require_positive_int, "num_epochs", "minibatch_size")
+        require_price("learning_rate", self.learning_rate)
+        require_not_negative("max_grad_norm", self.max_grad_norm)
 
 
 def sft(

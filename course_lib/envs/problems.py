@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
@@ -26,6 +26,8 @@ class Problem:
     """As a model may learn to write it."""
     gold: str
     """The number that a right answer comes to."""
+    place: str = field(default="", compare=False)
+    """The file and the line that it was read from, if it was."""
 
 
 def _sums(lefts: range, signs: str, rights: range) -> list[Problem]:
@@ -143,4 +145,4 @@ def _parsed(text: str, name: str) -> Iterator[Problem]:
                 f"{where}: 'answer' must end with '{MARK} ' and a number, got "
                 f"{found['answer'][-40:]!r}"
             )
-        yield Problem(found["question"], found["answer"], gold.strip())
+        yield Problem(found["question"], found["answer"], gold.strip(), where)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -172,6 +172,14 @@ def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {tuple(choices)}, got {value!r}")
+
+
+def require_fields(
+    config: object, require: Callable[[str, object], object], *names: str
+) -> None:
+    """Ask one thing of several fields of a config: `require(name, value)` of each."""
+    for name in names:
+        require(name, getattr(config, name))
 
 
 def require_text(name: str, value: object) -> None:

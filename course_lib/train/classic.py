@@ -20,6 +20,7 @@ from course_lib.algorithms.agent_run import AGENT_OPTIONS
 from course_lib.algorithms.learner import count_episode_updates, count_updates
 from course_lib.envs import CartPole, TokenCount
 from course_lib.exact import uniform_optimum
+from course_lib.kernels.arguments import require_fields, require_positive_int
 from course_lib.models import (
     ActorCritic,
     GRULanguageModel,
@@ -38,6 +39,9 @@ class EnvConfig:
     num_envs: int = 8
     """CartPoles stepped together."""
 
+    def __post_init__(self) -> None:
+        require_positive_int("num_envs", self.num_envs)
+
 
 @dataclass(frozen=True)
 class ToyConfig:
@@ -51,6 +55,9 @@ class ToyConfig:
     """What reads the tokens; the transformer has two layers of four heads."""
     hidden: int = 64
     """Size of its state."""
+
+    def __post_init__(self) -> None:
+        require_fields(self, require_positive_int, "vocab_size", "hidden")
 
 
 def reinforce_program(

@@ -12,7 +12,11 @@ import torch
 from course_lib.algorithms.prompts import PromptSource, greedy_accuracy
 from course_lib.envs import CartPole, Problem, chosen_device, verifier
 from course_lib.envs.problems import MARK
-from course_lib.kernels.arguments import require_text
+from course_lib.kernels.arguments import (
+    require_not_negative,
+    require_positive_int,
+    require_text,
+)
 from course_lib.models import (
     PromptedPolicy,
     Sampling,
@@ -26,6 +30,7 @@ from course_lib.train.tasks import (
     make_policy,
     make_sources,
     saved_run,
+    task_of,
 )
 
 
@@ -46,6 +51,10 @@ class EvaluateConfig:
     show: int = 3
     """Responses that are printed."""
 
+    def __post_init__(self) -> None:
+        require_positive_int("episodes", self.episodes)
+        require_not_negative("show", self.show)
+
 
 @dataclass(frozen=True)
 class PrepareConfig:
@@ -62,10 +71,10 @@ class PrepareConfig:
 
 def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> None:
     """Play episodes, or answer held-out problems, with the policy of a checkpoint."""
+    device = chosen_device(evaluate.device)
     saved = saved_run(
         evaluate.checkpoint, "reinforce", "ppo-env", "sft", "ppo-lm", "grpo"
     )
-    device = chosen_device(evaluate.device)
     made = json.loads(saved["settings"])
     if "env" in made:
         returns = cartpole_returns(saved, made, evaluate, device)
@@ -114,7 +123,7 @@ def answer_problems(
     device: torch.device,
 ) -> float:
     """The share of held-out problems that are answered rightly; some are printed."""
-    task, model = _config(TaskConfig, made), _config(TransformerConfig, made)
+    task, model = task_of(made), _config(TransformerConfig, made)
     policy_config = _config(PolicyConfig, made)
     sampling = _config(Sampling, made)
     policy = make_policy(task, model, policy_config, sampling, seed=0, device=device)
@@ -157,7 +166,8 @@ def prepare_prompts_program(
         f"to train on them: --task.problems files --task.train_file {paths[0]} "
         f"--task.test_file {paths[1]}\n"
         f"questions have up to {prompt} tokens and answers, with EOS, up to {answer}: "
-        f"model.context must be at least {prompt + answer}"
+        f"model.context must be at least {prompt + answer}, and the alphabet is "
+        "printable, for '#'"
     )
 
 
@@ -186,7 +196,6 @@ def _json_line(problem: Problem) -> str:
 
 
 _GROUPS = {
-    TaskConfig: "task",
     TransformerConfig: "model",
     PolicyConfig: "policy",
     Sampling: "sampling",
@@ -194,11 +203,8 @@ _GROUPS = {
 
 
 def _config(kind: Any, made: dict[str, Any]) -> Any:
-    """A dataclass of the settings that a run was made with; lists are tuples here."""
-    values = made.get(_GROUPS[kind], {})
-    return kind(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    )
+    """A dataclass of the settings that a run was made with."""
+    return kind(**made.get(_GROUPS[kind], {}))
 
 
 def _show(
@@ -208,9 +214,9 @@ def _show(
     evaluate: EvaluateConfig,
     generator: torch.Generator,
 ) -> None:
-    prompts = test.prompts(torch.arange(min(evaluate.show, len(test))))
-    if len(prompts) == 0:
+    if evaluate.show == 0:
         return
+    prompts = test.prompts(torch.arange(min(evaluate.show, len(test))))
     seen = policy.generate(prompts, length, None if evaluate.greedy else generator)
     for row, text in enumerate(test.texts(seen.tokens, seen.mask)):
         one = test.problems[row]

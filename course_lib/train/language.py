@@ -29,6 +29,11 @@ from course_lib.algorithms import (
 from course_lib.algorithms.language_learner import ModelLearner
 from course_lib.algorithms.responses import ScoreFn
 from course_lib.kernels import gae, kl_shaped_rewards
+from course_lib.kernels.arguments import (
+    require_fraction,
+    require_positive,
+    require_positive_int,
+)
 from course_lib.models import (
     PromptedPolicy,
     PromptedRewardModel,
@@ -61,6 +66,9 @@ class StopConfig:
     """Stop at this greedy accuracy on held-out problems: below 1 something is left for
     reinforcement learning to do."""
 
+    def __post_init__(self) -> None:
+        require_fraction("accuracy", self.accuracy)
+
 
 @dataclass(frozen=True)
 class StartConfig:
@@ -78,6 +86,11 @@ class StartConfig:
             raise ValueError(
                 "reward_model must be given with reward_source=reward_model, got None"
             )
+        if self.reward_source == "verifier" and self.reward_model is not None:
+            raise ValueError(
+                "reward_model is only heard with reward_source=reward_model, got "
+                f"{self.reward_model!r} with reward_source=verifier"
+            )
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,12 @@ class PairsConfig:
     """The most tokens of a response; None: those of the longest written answer."""
     policy: str | None = None
     """The folder of the run whose policy writes the responses."""
+
+    def __post_init__(self) -> None:
+        require_positive_int("num_pairs", self.num_pairs)
+        require_positive("scale", self.scale)
+        if self.length is not None:
+            require_positive_int("length", self.length)
 
 
 def sft_program(

@@ -17,7 +17,11 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
-from course_lib.kernels.arguments import require_positive_int
+from course_lib.kernels.arguments import (
+    require_fields,
+    require_positive_int,
+    require_text,
+)
 from course_lib.train.checkpoint import load_run, save_checkpoint
 from course_lib.train.interrupt import Interrupted, Interruption
 from course_lib.train.processes import own_device
@@ -51,8 +55,9 @@ class RunConfig:
     """Write the log for TensorBoard as well."""
 
     def __post_init__(self) -> None:
-        for name in ("threads", "eval_every", "checkpoint_every"):
-            require_positive_int(f"run.{name}", getattr(self, name))
+        require_text("out", self.out)
+        counts = ("threads", "eval_every", "checkpoint_every")
+        require_fields(self, require_positive_int, *counts)
 
 
 class Resumable(Protocol):

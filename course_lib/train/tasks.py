@@ -13,6 +13,7 @@ import torch
 from course_lib.algorithms import PromptSource
 from course_lib.envs import (
     ARITHMETIC,
+    LEVELS,
     PRINTABLE,
     CharacterTokenizer,
     arithmetic_problems,
@@ -20,7 +21,10 @@ from course_lib.envs import (
     split,
     word_problems,
 )
-from course_lib.kernels.arguments import require_choice
+from course_lib.kernels.arguments import (
+    require_choice,
+    require_fraction,
+)
 from course_lib.models import (
     PromptedPolicy,
     PromptedRewardModel,
@@ -50,6 +54,9 @@ class TaskConfig:
     """JSON lines in GSM8K's format, for problems=files."""
     test_file: str | None = None
     """The same, held out."""
+    alphabet: Literal["auto", "arithmetic", "printable"] = "auto"
+    """The characters that have a token: those of arithmetic, or all of ASCII. auto:
+    arithmetic has its own, all others ASCII. A run goes on from one with the same."""
     curriculum: float = 0.0
     """The share of a run by which all levels are open; 0: from the start."""
     format_bonus: float = 0.0
@@ -57,11 +64,42 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         require_choice("problems", self.problems, ("arithmetic", "words", "files"))
+        require_choice("alphabet", self.alphabet, ("auto", "arithmetic", "printable"))
+        require_fraction("curriculum", self.curriculum)
+        if not 0 < require_fraction("held_out", self.held_out) < 1:
+            raise ValueError(
+                "held_out must leave something to learn from and something to test "
+                f"with, got {self.held_out}"
+            )
+        if not self.levels or len({*self.levels}) < len(self.levels):
+            raise ValueError(
+                f"levels must be some of {', '.join(LEVELS)}, each once, got "
+                f"{[*self.levels]}"
+            )
+        for level in self.levels:
+            require_choice("levels", level, LEVELS)
+        if self.curriculum > 0 and self.num_levels < 2:
+            raise ValueError(
+                "curriculum opens one level after another: it must be 0 with one "
+                f"level, got {self.curriculum}"
+            )
         if self.problems == "files" and not (self.train_file and self.test_file):
             raise ValueError(
                 "train_file and test_file must be given with problems=files, got "
                 f"{self.train_file} and {self.test_file}"
             )
+
+    @property
+    def letters(self) -> Literal["arithmetic", "printable"]:
+        """The alphabet."""
+        if self.alphabet != "auto":
+            return self.alphabet
+        return "arithmetic" if self.problems == "arithmetic" else "printable"
+
+    @property
+    def num_levels(self) -> int:
+        """Word problems and files are one level."""
+        return len(self.levels) if self.problems == "arithmetic" else 1
 
 
 @dataclass(frozen=True)
@@ -77,8 +115,8 @@ class PolicyConfig:
 
 
 def make_tokenizer(task: TaskConfig) -> CharacterTokenizer:
-    """As few characters as the problems need."""
-    return CharacterTokenizer(_alphabet(task.problems))
+    """A token for each character of the task's alphabet."""
+    return CharacterTokenizer(ARITHMETIC if task.letters == "arithmetic" else PRINTABLE)
 
 
 def make_sources(
@@ -141,7 +179,10 @@ def refuse_small_context(
 
 def problems_digest(*sources: PromptSource) -> str:
     """Another one where a problem, or their order, is another."""
-    problems = [[vars(one) for one in source.problems] for source in sources]
+    problems = [
+        [(one.question, one.answer, one.gold) for one in source.problems]
+        for source in sources
+    ]
     return hashlib.sha256(json.dumps(problems).encode()).hexdigest()
 
 
@@ -226,13 +267,15 @@ def saved_run(path: str, *programs: str) -> dict[str, Any]:
 def refuse_another_model(
     saved: dict[str, Any], task: TaskConfig, model: TransformerConfig, path: str
 ) -> None:
-    """Name what is another size or another alphabet there than here."""
-    settings = json.loads(saved["settings"])
-    problems, there = settings["task"]["problems"], settings["model"]
-    if _alphabet(problems) != _alphabet(task.problems):
+    """Name what is another size there than here, or another alphabet."""
+    made = json.loads(saved["settings"])
+    its, there = task_of(made), made["model"]
+    if its.letters != task.letters:
         raise ValueError(
-            f"task.problems must be written in the alphabet of {path}, which is that "
-            f"of {problems}, got {task.problems}"
+            f"task.alphabet must be that of {path}, which was made with "
+            f"task.problems={its.problems} and so the {its.letters} one, got "
+            f"task.problems={task.problems} and so the {task.letters} one; make both "
+            "with the same --task.alphabet"
         )
     for name, value in vars(model).items():
         if there[name] != value:
@@ -241,8 +284,10 @@ def refuse_another_model(
             )
 
 
-def _alphabet(problems: str) -> str:
-    return ARITHMETIC if problems == "arithmetic" else PRINTABLE
+def task_of(made: dict[str, Any]) -> TaskConfig:
+    """The task of a run, from its settings as they were saved."""
+    task = made["task"]
+    return TaskConfig(**task | {"levels": tuple(task["levels"])})
 
 
 def _below(weights: dict[str, Any], start: str) -> dict[str, Any]:
