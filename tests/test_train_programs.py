@@ -232,7 +232,7 @@ def test_a_folder_with_a_run_of_other_settings_is_not_written_over(capsys):
     run("ppo-lm", *other, "--run.fresh", "true")
     assert Path("a/checkpoint.pt").read_bytes() != before
     assert main(["sft", *TINY, "--run.out", "a"]) == 1
-    assert "program='ppo-lm' there and 'sft' now" in capsys.readouterr().err
+    assert "holds a run of ppo-lm, not of sft; give" in capsys.readouterr().err
 
 
 def test_two_runs_at_once_do_not_write_into_one_folder(capsys):
@@ -659,3 +659,50 @@ def test_the_second_interruption_ends_a_run_at_once(capsys, monkeypatch):
     assert main(["sft", *TINY]) == 130
     assert "Traceback" not in capsys.readouterr().err
     assert read_log("runs/sft") == []
+
+
+def test_the_settings_of_a_run_make_it_go_on(capsys):
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
+    run("ppo-lm", "--config", "a/settings.json")
+    assert "is finished, after 8 of 8 updates" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["sft", "--config", "a/settings.json"])
+    assert "holds the settings of ppo-lm, not of sft" in capsys.readouterr().err
+
+
+def test_how_often_is_measured_may_change_and_how_many_updates_may_not(capsys):
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a", "--run.eval_every", "1")
+    more = ["--run.out", "a", "--algorithm.num_updates", "9"]
+    assert main(["ppo-lm", *TINY, *RLHF, *more]) == 1
+    said = capsys.readouterr().err
+    assert "algorithm.num_updates=8 there and 9 now" in said
+    assert "begin one with --start.policy a" in said
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "4")
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "6")
+    run("sft", *TINY, "--run.out", "t", "--algorithm.num_epochs", "6")
+    assert without_time("s") == without_time("t") and same(state("s"), state("t"))
+
+
+def test_a_run_of_several_processes_is_not_gone_on_with_by_one(capsys, monkeypatch):
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
+    whole = load_checkpoint(Path("a/checkpoint.pt"))
+    save_checkpoint(Path("a/checkpoint.pt"), {**whole, "processes": 2})
+    assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "a"]) == 1
+    said = capsys.readouterr().err
+    assert "holds a run of 2 processes, got 1: torchrun --nproc_per_node=2" in said
+
+
+def test_what_a_policy_can_do_before_it_learns_is_said_and_kept(capsys):
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "30")
+    accuracy = read_log("s")[-1]["accuracy"]
+    assert accuracy > 0
+    start = ["--start.policy", "s", "--run.out", "p"]
+    run("ppo-lm", *TINY, *RLHF, *start)
+    said = capsys.readouterr().out
+    assert f"held-out accuracy at the start {accuracy:.3f}" in said
+    log = read_log("p")
+    assert log[0]["accuracy_before"] == accuracy
+    assert all("accuracy_before" not in one for one in log[1:])
+    run("ppo-lm", *TINY, *RLHF, *start)
+    assert "at the start" not in capsys.readouterr().out

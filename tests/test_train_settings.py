@@ -1,5 +1,6 @@
 """Settings in layers, and what is said about one that there is not."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -140,3 +141,65 @@ def test_a_program_of_one_group_may_name_its_fields_alone(tmp_path):
     arguments = ["flat", "--clip_eps", "3", "--config", path]
     _, values = read_settings({"flat": flat}, arguments)
     assert flat.configs(values) == {"numbers": Numbers(2.0, 3.0, (8,))}
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("ppo-lm kl_coef", "algorithm.beta"),
+        ("grpo lr", "algorithm.learning_rate"),
+        ("sft epochs", "algorithm.num_epochs"),
+        ("ppo-lm cliprange", "algorithm.clip_eps"),
+        ("ppo-env gae_lambda", "algorithm.lam"),
+        ("ppo-env lambda", "algorithm.lam"),
+        ("grpo max_new_tokens", "algorithm.length"),
+        ("grpo num_generations", "algorithm.group_size"),
+        ("ppo-env entropy_coef", "algorithm.ent_coef"),
+    ],
+)
+def test_another_librarys_name_of_a_setting_leads_to_ours(capsys, asked, meant):
+    program, name = asked.split()
+    with pytest.raises(SystemExit):
+        read_settings(PROGRAMS, [program, f"--algorithm.{name}", "1"])
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "# nothing yet\n", "algorithm:\n"])
+def test_a_file_may_set_nothing(tmp_path, content):
+    path = write(tmp_path / "1.yaml", content)
+    values = read("one", "--config", path, "--algorithm.beta", "3")[1]
+    assert values["algorithm"]["beta"] == 3 and values["model"]["beta"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("algorithm: 3\n", "1.yaml: algorithm must hold settings by name, got 3"),
+        ("[1, 2]\n", "1.yaml must hold settings by name, got [1, 2]"),
+        ("beta\n", "1.yaml must hold settings by name, got 'beta'"),
+        ("program: other\n", "1.yaml holds the settings of other, not of one"),
+    ],
+)
+def test_a_file_without_settings_is_refused_by_name(tmp_path, capsys, content, words):
+    path = write(tmp_path / "1.yaml", content)
+    with pytest.raises(SystemExit) as ended:
+        read("one", "--config", path)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and words in said and said.startswith("error: ")
+
+
+def test_the_settings_of_a_run_are_read_as_they_were_written(tmp_path):
+    wide = ["--algorithm.beta", ".inf", "--algorithm.hidden", "[3, 4]"]
+    name, values = read("one", *wide)
+    text = json.dumps({"program": name, **values})
+    path = write(tmp_path / "settings.json", text)
+    assert "Infinity" in text and read("one", f"--config={path}") == (name, values)
+    assert read("one", "--config", path, "--model.beta", "2")[1]["model"]["beta"] == 2
+
+
+def test_one_value_is_a_list_of_one():
+    for given in ("8", "[8]"):
+        assert read("one", "--model.hidden", given)[1]["model"]["hidden"] == (8,)
+    for given in ("a=b+c", "[a=b+c]"):
+        values = read_settings(PROGRAMS, ["plot", "--runs", given])[1]
+        assert values["runs"] == ("a=b+c",)

@@ -236,8 +236,9 @@ def ppo_program(
     start: StartConfig,
 ) -> None:
     """Train a transformer by PPO on the verifier or a reward model."""
-    algorithm, phases = _own_part(algorithm, run.seed), Phases()
+    algorithm = _own_part(algorithm, run.seed)
     job = _Job(settings, "ppo-lm", run, task, model, policy, sampling, start, algorithm)
+    phases = Phases()
     rlhf_ppo(
         job.policy,
         phases.after("score", phases.before("sample", job.score)),
@@ -264,8 +265,9 @@ def grpo_program(
     start: StartConfig,
 ) -> None:
     """Train a transformer without a critic, responses against their group."""
-    algorithm, phases = _own_part(algorithm, run.seed), Phases()
+    algorithm = _own_part(algorithm, run.seed)
     job = _Job(settings, "grpo", run, task, model, policy, sampling, start, algorithm)
+    phases = Phases()
     rlhf_group(
         job.policy,
         phases.after("score", phases.before("sample", job.score)),
@@ -320,8 +322,14 @@ class _Job(Generic[_Algorithm]):
         accuracy = functools.partial(
             greedy_accuracy, self.run.learner.policy, self.test, length
         )
+        before = None
+        if self.run.done == 0:
+            before = {"accuracy_before": accuracy()}
+            self.session.say(
+                f"held-out accuracy at the start {before['accuracy_before']:.3f}"
+            )
         self.callback = self.session.callback(
-            self.run, algorithm.num_updates, lambda: {"accuracy": accuracy()}
+            self.run, algorithm.num_updates, lambda: {"accuracy": accuracy()}, before
         )
 
     def finish(self, phases: Phases) -> None:

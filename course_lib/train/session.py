@@ -28,7 +28,8 @@ from course_lib.train.processes import own_device
 
 CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
 LOCK = ".lock"
-_ANYTIME = ("out", "fresh", "progress", "threads", "checkpoint_every", "tensorboard")
+_ANYTIME = {"out", "fresh", "progress", "threads", "tensorboard"}
+_ANYTIME |= {"eval_every", "checkpoint_every"}
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,7 @@ class Session:
         run: Resumable,
         total: int,
         evaluate: Callable[[], dict[str, float]] = dict,
+        before: Record | None = None,
     ) -> Callable[[int, Record], None]:
         """What an algorithm calls after each update: evaluate, log, keep.
 
@@ -179,6 +181,7 @@ class Session:
             run: as it is being made.
             total: updates of the whole run.
             evaluate: numbers for the record, asked for every `eval_every` updates.
+            before: numbers for the first record, of what the run starts from.
 
         Raises:
             Interrupted: from what is returned, where somebody asked for an end.
@@ -187,6 +190,8 @@ class Session:
 
         def called(count: int, record: Record) -> None:
             last = count + 1 == total
+            if count == 0:
+                record.update(before or {})
             if last or (count + 1) % self.config.eval_every == 0:
                 record.update(evaluate())
             self.log(record)
@@ -240,6 +245,7 @@ class Session:
             "program": self.program,
             "settings": json.dumps(self.settings, sort_keys=True),
             "inputs": self._inputs,
+            "processes": ranks.world_size(),
             "written": time.time(),
             "state": state,
         }
@@ -267,19 +273,40 @@ class Session:
         return lock
 
     def _refuse_other_settings(self, saved: dict[str, Any]) -> None:
-        ours = {"program": self.program, **_flat(self.settings)}
-        theirs = {"program": saved["program"], **_flat(json.loads(saved["settings"]))}
-        ours = json.loads(json.dumps(ours))  # a tuple is a list there
+        place, another = f"run.out={self.config.out}", "another folder"
+        if saved["program"] != self.program:
+            raise ValueError(
+                f"{place} holds a run of {saved['program']}, not of {self.program}; "
+                f"give {another}, or --run.fresh true"
+            )
+        if (processes := saved.get("processes", ranks.world_size())) != (
+            ranks.world_size()
+        ):
+            raise ValueError(
+                f"{place} holds a run of {processes} processes, got "
+                f"{ranks.world_size()}: torchrun --nproc_per_node={processes} goes on "
+                f"with it; or give {another}, or --run.fresh true"
+            )
+        theirs = _flat(json.loads(saved["settings"]))
+        ours = _flat(json.loads(json.dumps(self.settings)))  # a tuple is a list there
+        anytime = {f"run.{one}" for one in _ANYTIME}
+        if self.unit == "epochs":  # their step size stays: more of them change none
+            anytime.add("algorithm.num_epochs")
         apart = [
             f"{name}={theirs.get(name)!r} there and {ours.get(name)!r} now"
             for name in sorted(ours.keys() | theirs.keys())
-            if ours.get(name) != theirs.get(name)
-            and name not in [f"run.{one}" for one in _ANYTIME]
+            if ours.get(name) != theirs.get(name) and name not in anytime
         ]
         if apart:
+            way = ""
+            if any(one.startswith("algorithm.num_updates=") for one in apart):
+                way = ". The step size falls over all updates, so that more of them "
+                way += "would be another run"
+                if "start" in self.settings:
+                    way += f": begin one with --start.policy {self.config.out}"
             raise ValueError(
-                f"run.out={self.config.out} holds a run of other settings: "
-                f"{', '.join(apart)}; give another folder, or --run.fresh true"
+                f"{place} holds a run of other settings: {', '.join(apart)}; give "
+                f"{another}, or --run.fresh true{way}"
             )
 
 

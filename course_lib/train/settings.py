@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import functools
 import inspect
+import json
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, get_type_hints
+from pathlib import Path
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+
+import yaml
 
 
 @dataclass(frozen=True)
@@ -117,13 +122,27 @@ def read_settings(
     for name, program in programs.items():
         own = Parser(description=inspect.getdoc(program.run))
         own.add_argument("--config", action="config", help=files)
-        asked = name in arguments  # the others are only listed
-        for setting, hint, default, words in program.settings() if asked else ():
+        listed = name not in arguments  # and no more
+        for setting, hint, default, words in () if listed else program.settings():
+            if get_origin(hint) is tuple:  # one alone need not be put into brackets
+                hint = hint | get_args(hint)[0]
             own.add_argument(f"--{setting}", type=hint, default=default, help=words)
         subcommands.add_subcommand(name, own, help=program.words)
-    read = parser.parse_args(files_first(list(arguments)))
+    asked = next((one for one in arguments if one in programs), None)
+    ordered = files_first(list(arguments))
+    if asked is not None:
+        try:
+            ordered = read_files(ordered, asked, programs[asked])
+        except ValueError as error:
+            parser.error(str(error))
+    read = parser.parse_args(ordered)
     values = read[read.program].as_dict()
     values.pop("config", None)
+    for setting, hint, *_ in programs[read.program].settings():
+        *groups, last = setting.split(".")
+        place = functools.reduce(dict.__getitem__, groups, values)
+        if get_origin(hint) is tuple and not isinstance(place[last], tuple):
+            place[last] = (place[last],)
     return read.program, values
 
 
@@ -144,6 +163,57 @@ def files_first(arguments: list[str]) -> list[str]:
     return others[:start] + files + others[start:]
 
 
+def read_files(arguments: list[str], name: str, program: Program) -> list[str]:
+    """The same arguments, with the content of files that a parser would not take.
+
+    A file may set nothing, and it may be the `settings.json` of a run of the program.
+
+    Args:
+        arguments: with every `--config FILE` before all other flags.
+        name: the program's.
+        program: whose settings they are.
+
+    Raises:
+        ValueError: a file that holds no settings, or those of another program.
+    """
+    read: list[str] = []
+    rest = iter(arguments)
+    for one in rest:
+        flag, equals, path = one.partition("=")
+        if flag != "--config":
+            read.append(one)
+            continue
+        path = path if equals else next(rest, "")
+        held = _held(path)
+        groups = () if program.flat else program.groups
+        for place, some in [(path, held)] + [
+            (f"{path}: {group}", held.get(group))
+            for group in (groups if isinstance(held, dict) else ())
+        ]:
+            if not isinstance(some, dict | None):
+                raise ValueError(f"{place} must hold settings by name, got {some!r}")
+        made = (held or {}).get("program", name)
+        if made != name:
+            raise ValueError(f"{path} holds the settings of {made}, not of {name}")
+        kept = {
+            key: value
+            for key, value in (held or {}).items()
+            if key != "program" and not (key in groups and value is None)
+        }
+        read.append(f"--config={path if kept == held else yaml.safe_dump(kept)}")
+    return read
+
+
+def _held(path: str) -> Any:
+    """What a file holds; an empty dict where the parser is to say what is amiss."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        # YAML has another word for an infinite number.
+        return json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, yaml.YAMLError):
+        return {}
+
+
 def field_words(config: type) -> dict[str, str]:
     """The text below each field of a dataclass, on one line."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
@@ -162,6 +232,26 @@ def field_words(config: type) -> dict[str, str]:
     return found
 
 
+_ALSO_CALLED = {
+    "kl_coef": "beta",
+    "init_kl_coef": "beta",
+    "lr": "learning_rate",
+    "epochs": "num_epochs",
+    "num_train_epochs": "num_epochs",
+    "ppo_epochs": "num_epochs",
+    "cliprange": "clip_eps",
+    "clip_range": "clip_eps",
+    "gae_lambda": "lam",
+    "lambda": "lam",
+    "max_new_tokens": "length",
+    "max_completion_length": "length",
+    "num_generations": "group_size",
+    "entropy_coef": "ent_coef",
+    "mini_batch_size": "minibatch_size",
+}
+"""What other libraries call a setting."""
+
+
 def _nearest(message: str, names: list[str]) -> str:
     """What may have been meant, where a message names a setting that there is not."""
     kinds = "unrecognized|does not accept|not expected|invalid choice"
@@ -172,10 +262,11 @@ def _nearest(message: str, names: list[str]) -> str:
             continue
         # By the whole name, or by its last part, whatever group it was put into.
         last = {name.rpartition(".")[2]: name for name in reversed(names)}
+        word = asked.lstrip("-").rpartition(".")[2]
+        if (known := _ALSO_CALLED.get(word, "")) in last:
+            return f"; did you mean {last[known]}?"
         near = difflib.get_close_matches(asked.lstrip("-"), names, 1, 0.75)
-        part = difflib.get_close_matches(
-            asked.lstrip("-").rpartition(".")[2], last, 1, 0.8
-        )
+        part = difflib.get_close_matches(word, last, 1, 0.8)
         if near or part:
             return f"; did you mean {near[0] if near else last[part[0]]}?"
     return ""
