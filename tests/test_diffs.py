@@ -26,7 +26,7 @@ def test_every_skeleton_goes_through_the_same_steps_in_one_order():
     order = (r"collect", r"estimate_advantages|make_batch", r"update\w*\(", r"\.add\(")
     for name in ("reinforce.py", "actor_critic.py", "ppo.py", "trpo.py"):
         code = "\n".join(diffs.functions(diffs.source(name)))
-        loop = code[code.index("in tqdm(") :]
+        loop = code[code.index("in progress_bar(") :]
         places = [re.search(step, loop).start() for step in order]
         assert places == sorted(places), name
 

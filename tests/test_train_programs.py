@@ -706,3 +706,14 @@ def test_what_a_policy_can_do_before_it_learns_is_said_and_kept(capsys):
     assert all("accuracy_before" not in one for one in log[1:])
     run("ppo-lm", *TINY, *RLHF, *start)
     assert "at the start" not in capsys.readouterr().out
+
+
+def test_a_bar_begins_where_the_run_was_taken_up(capsys, monkeypatch):
+    options = [*LANGUAGE["ppo-lm"], "--run.progress", "true", "--run.out", "a"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "_asked_to_end", lambda self: signal.SIGINT)
+        assert main(["ppo-lm", *options]) == 130
+    assert re.search(r"ppo-lm: +0%.* 0/8 ", capsys.readouterr().err)
+    run("ppo-lm", *options)
+    first = capsys.readouterr().err.strip().split("\r")[0]
+    assert re.search(r"ppo-lm: +12%.* 1/8 ", first)

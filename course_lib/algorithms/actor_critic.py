@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.history import Callback, History, explained_variance
 from course_lib.algorithms.learner import Learner, count_updates
+from course_lib.algorithms.progress import progress_bar
 from course_lib.algorithms.rollout import Environment, Rollout, collect_steps
 from course_lib.kernels import gae, policy_gradient_loss, value_loss
 
@@ -88,8 +88,7 @@ def actor_critic(
     run = AgentRun(env, config) if run is None else run
     learner, history = run.learner, run.history
     num_updates = count_updates(env, config)
-    left = range(run.done, num_updates)
-    for done in tqdm(left, desc="actor-critic", disable=not progress):
+    for done in progress_bar(run.done, num_updates, "actor-critic", progress):
         rate = learner.anneal(done / num_updates, config)
         rollout, run.observations = collect_steps(
             env, learner.sampler, run.observations, config.num_steps

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Callback
 from course_lib.algorithms.language_run import LanguageRun, PromptFn
+from course_lib.algorithms.progress import progress_bar
 from course_lib.algorithms.responses import (
     LanguageHistory,
     Numbers,
@@ -92,7 +92,8 @@ class GroupConfig:
     num_epochs: int = 1
     """How often each batch is gone through."""
     minibatch_size: int = 256
-    """Responses in each gradient step."""
+    """Responses in each gradient step; the last of an epoch has what is left over, and
+    one is all of the batch where that has fewer."""
     learning_rate: float = 3e-3
     """Adam's step size."""
     anneal_learning_rate: bool = True
@@ -151,7 +152,7 @@ def rlhf_group(
     policy_loss_fn: Loss | None = None,
     run: LanguageRun | None = None,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> LanguageHistory:
     """Train a language model on a score, without a critic.
 
@@ -174,7 +175,7 @@ def rlhf_group(
             `policy_loss_fn(log_probs, weights, mask=..., reduction=...)`.
         run: a run to go on with, as for `rlhf_ppo`; None: a new one.
         callback: is given the record of each update.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
 
     Returns:
         LanguageHistory: its records hold `score`, `kl` (nats a response), `length`,
@@ -198,8 +199,7 @@ def rlhf_group(
     # Means over rows are of as many rows on each process; those over tokens are not.
     token_mean = config.reduction == "token_mean"
     weight_fn = ranks.share_of_tokens if token_mean else None
-    left = range(run.done, config.num_updates)
-    for done in tqdm(left, desc="groups", disable=not progress):
+    for done in progress_bar(run.done, config.num_updates, "groups", progress):
         rate = learner.anneal(done, config)
         prompts = run.draw_prompts(prompt_fn, config, config.group_size)
         responses = collect_responses(learner, run.ref, score_fn, config, prompts)

@@ -9,7 +9,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.batch import Batch, make_batch, minibatches
@@ -26,6 +25,7 @@ from course_lib.algorithms.kl_control import (
     policy_objective,
 )
 from course_lib.algorithms.learner import Learner, count_updates
+from course_lib.algorithms.progress import progress_bar
 from course_lib.algorithms.rollout import Environment, Rollout, collect_steps
 from course_lib.kernels import (
     clipped_policy_loss,
@@ -57,7 +57,8 @@ class PPOConfig:
     num_epochs: int = 10
     """How often each rollout is gone through."""
     minibatch_size: int = 64
-    """Steps in each gradient step of an agent."""
+    """Steps in each gradient step of an agent; the last of an epoch has what is left
+    over."""
     gamma: float = 0.99
     """The discount."""
     lam: float = 0.95
@@ -137,7 +138,7 @@ def ppo(
     steps: PPOSteps | None = None,
     run: AgentRun | None = None,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> History:
     """Train a policy and a value function by PPO.
 
@@ -159,7 +160,7 @@ def ppo(
         run: a run to go on with, of these environments and this config, such as one
             that was read from a file; None: a new one.
         callback: is given the number and the record of each update.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
 
     Returns:
         History: its records hold, as means over an update's minibatches,
@@ -183,8 +184,7 @@ def ppo(
     run = AgentRun(env, config) if run is None else run
     learner, history = run.learner, run.history
     num_updates = count_updates(env, config)
-    left = range(run.done, num_updates)
-    for done in tqdm(left, desc="PPO", disable=not progress):
+    for done in progress_bar(run.done, num_updates, "PPO", progress):
         rate, price = learner.anneal(done / num_updates, config), run.penalty
         rollout, run.observations = steps.collect(
             env, learner.sampler, run.observations, config.num_steps

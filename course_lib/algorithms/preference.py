@@ -153,7 +153,7 @@ def train_reward_model(
     loss_fn: PairLoss = bradley_terry_loss,
     run: SupervisedRun | None = None,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> tuple[nn.Module, list[Record]]:
     """Fit a reward model to comparisons by maximum likelihood.
 
@@ -164,7 +164,7 @@ def train_reward_model(
         loss_fn: called as `loss_fn(chosen, rejected)` on rewards [M] each.
         run: a run to go on with, of any reward model; None: a new one of the GRU's.
         callback: is given the record of each epoch.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
 
     Returns:
         The model, frozen, and a record for each epoch: `loss`, `accuracy`, `margin`

@@ -8,11 +8,11 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.history import Callback, History, explained_variance
 from course_lib.algorithms.learner import Learner, count_episode_updates
+from course_lib.algorithms.progress import progress_bar
 from course_lib.algorithms.rollout import Environment, Rollout, collect_episodes
 from course_lib.kernels import (
     discounted_returns,
@@ -76,7 +76,7 @@ def reinforce(
     policy_loss_fn: PolicyLoss = policy_gradient_loss,
     run: AgentRun | None = None,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> History:
     """Train a policy by REINFORCE.
 
@@ -95,7 +95,7 @@ def reinforce(
         run: a run to go on with, of these environments and this config, such as one
             that was read from a file; None: a new one.
         callback: is given the number and the record of each update.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
 
     Returns:
         History: its records hold `policy_loss`, `entropy`, `grad_norm` and, with a
@@ -110,8 +110,7 @@ def reinforce(
     run = AgentRun(env, config) if run is None else run
     learner, history = run.learner, run.history
     num_updates = count_episode_updates(env, config)
-    left = range(run.done, num_updates)
-    for _ in tqdm(left, desc="REINFORCE", disable=not progress):
+    for _ in progress_bar(run.done, num_updates, "REINFORCE", progress):
         rollout = collect_episodes(env, learner.sampler)
         returns, advantages = estimate_advantages(learner, rollout, config, returns_fn)
         numbers = update(learner, rollout, returns, advantages, config, policy_loss_fn)

@@ -9,11 +9,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Callback, explained_variance
 from course_lib.algorithms.language_run import LanguageRun, PromptFn
+from course_lib.algorithms.progress import progress_bar
 from course_lib.algorithms.responses import (
     LanguageHistory,
     Numbers,
@@ -67,7 +67,8 @@ class RLHFConfig:
     num_epochs: int = 4
     """How often each batch is gone through."""
     minibatch_size: int = 256
-    """Responses in each gradient step."""
+    """Responses in each gradient step; the last of an epoch has what is left over, and
+    one is all of the batch where that has fewer."""
     clip_eps: float = 0.2
     """Half the width of the band of ratios within which every token has a gradient."""
     vf_coef: float = 1.0
@@ -137,7 +138,7 @@ def rlhf_ppo(
     pretraining_tokens: Tensor | None = None,
     run: LanguageRun | None = None,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> LanguageHistory:
     """Train a language model by PPO on a score, at a price on KL from the reference.
 
@@ -168,7 +169,7 @@ def rlhf_ppo(
         run: a run to go on with, of this reference and config, such as one that was
             read from a file; None: a new one. It is at hand for the callback.
         callback: is given the record of each update.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
 
     Returns:
         LanguageHistory: its records hold `score`, `kl` (nats a response), `length`,
@@ -187,8 +188,7 @@ def rlhf_ppo(
     learner, history = run.learner, run.history
     if config.kl_target is not None:  # refuses early
         adapted_beta(run.beta, 0.0, config.kl_target, 0, config.kl_horizon)
-    left = range(run.done, config.num_updates)
-    for done in tqdm(left, desc="RLHF", disable=not progress):
+    for done in progress_bar(run.done, config.num_updates, "RLHF", progress):
         rate, beta = learner.anneal(done, config), run.beta
         prompts = run.draw_prompts(prompt_fn, config)
         responses = collect_responses(learner, run.ref, score_fn, config, prompts)

@@ -66,7 +66,7 @@ def sft(
     *,
     run: SupervisedRun | None = None,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> SupervisedRun:
     """Fit a policy to written answers by maximum likelihood (eq-sft):
 
@@ -80,7 +80,7 @@ def sft(
         config: everything else.
         run: a run to go on with; None: a new one. A callback may set its `stopped`.
         callback: is given the record of each epoch.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
 
     Returns:
         SupervisedRun: its `learner.model` is the fitted policy; its records hold

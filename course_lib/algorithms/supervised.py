@@ -7,10 +7,10 @@ from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms.history import Callback, Record
 from course_lib.algorithms.language_learner import LearnerConfig, ModelLearner
+from course_lib.algorithms.progress import progress_bar
 from course_lib.kernels.arguments import require_positive_int
 
 
@@ -71,7 +71,7 @@ def fit(
     loss_fn: Callable[[Any], tuple[Tensor, dict[str, Tensor]]],
     *,
     callback: Callback | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
     name: str = "fit",
 ) -> list[Record]:
     """Go through the data in a new order each epoch, a gradient step for each piece.
@@ -83,7 +83,7 @@ def fit(
         loss_fn: called as `loss_fn(some)` on a piece of the data; gives a loss and what
             to log.
         callback: is given the record of each epoch.
-        progress: show a progress bar.
+        progress: show a progress bar; a text is what it says.
         name: what it says.
 
     Returns:
@@ -95,7 +95,7 @@ def fit(
     for count in ("num_epochs", "minibatch_size"):
         require_positive_int(count, getattr(config, count))
     learner = run.learner
-    for _ in tqdm(range(run.done, config.num_epochs), desc=name, disable=not progress):
+    for _ in progress_bar(run.done, config.num_epochs, name, progress):
         if run.stopped:
             break
         seen: list[dict[str, Tensor]] = []

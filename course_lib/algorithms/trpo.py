@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.algorithms.agent_run import AgentRun
 from course_lib.algorithms.batch import Batch, make_batch, minibatches
@@ -22,6 +21,7 @@ from course_lib.algorithms.natural_gradient import (
     read_flat,
     write_flat,
 )
+from course_lib.algorithms.progress import progress_bar
 from course_lib.algorithms.rollout import Environment, collect_steps
 from course_lib.kernels import gae, value_loss
 from course_lib.kernels.arguments import require_choice, require_positive_int
@@ -112,8 +112,7 @@ def trpo(
     run = AgentRun(env, config) if run is None else run
     learner, history = run.learner, run.history
     num_updates = count_updates(env, config)
-    left = range(run.done, num_updates)
-    for _ in tqdm(left, desc="TRPO", disable=not progress):
+    for _ in progress_bar(run.done, num_updates, "TRPO", progress):
         rollout, run.observations = collect_steps(
             env, learner.sampler, run.observations, config.num_steps
         )

@@ -75,7 +75,7 @@ def reinforce_program(
     total = count_episode_updates(world, algorithm)
     session.resume(job, total)
     callback = session.callback(job, total)
-    reinforce(world, algorithm, run=job, callback=callback, progress=run.progress)
+    reinforce(world, algorithm, run=job, callback=callback, progress=session.bar)
     _say_returns(session, job.history)
 
 
@@ -90,7 +90,7 @@ def ppo_env_program(
     total = count_updates(world, algorithm)
     session.resume(job, total)
     callback = session.callback(job, total)
-    ppo(world, algorithm, run=job, callback=callback, progress=run.progress)
+    ppo(world, algorithm, run=job, callback=callback, progress=session.bar)
     _say_returns(session, job.history)
 
 
@@ -106,7 +106,7 @@ def rlhf_toy_program(
     session.resume(job, algorithm.num_updates)
     callback = session.callback(job, algorithm.num_updates)
     history = rlhf_ppo(
-        ref, task.score, algorithm, run=job, callback=callback, progress=run.progress
+        ref, task.score, algorithm, run=job, callback=callback, progress=session.bar
     )
     score, kl = history.last("score"), history.last("kl")
     session.say(f"score {score:.4f}, KL {kl:.4f} nats, mean of the last 10 updates")

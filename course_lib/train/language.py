@@ -148,7 +148,7 @@ def sft_program(
         algorithm,
         run=fit,
         callback=session.callback(fit, algorithm.num_epochs, evaluate),
-        progress=run.progress,
+        progress=session.bar,
     )
     session.say(f"{fit.done} epochs, held-out accuracy {_last(fit.records)}")
 
@@ -215,7 +215,7 @@ def reward_model_program(
             algorithm.num_epochs,
             lambda: {"held_out_accuracy": preference_accuracy(fitted, held_out)},
         ),
-        progress=run.progress,
+        progress=session.bar,
     )
     accuracy = _last(fit.records, "held_out_accuracy")
     session.say(
@@ -248,7 +248,7 @@ def ppo_program(
         advantage_fn=phases.after("advantages", gae),
         run=job.run,
         callback=phases.after("evaluation", phases.before("update", job.callback)),
-        progress=run.progress and job.session.writes,
+        progress=job.session.bar,
     )
     job.finish(phases)
 
@@ -275,7 +275,7 @@ def grpo_program(
         prompt_fn=job.train,
         run=job.run,
         callback=phases.after("evaluation", phases.before("update", job.callback)),
-        progress=run.progress and job.session.writes,
+        progress=job.session.bar,
     )
     job.finish(phases)
 

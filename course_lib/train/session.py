@@ -129,6 +129,11 @@ class Session:
                 "installed: pip install tensorboard"
             )
 
+    @property
+    def bar(self) -> str | bool:
+        """What the progress bar says, where one is shown."""
+        return self.config.progress and self.writes and self.program
+
     def depends_on(self, name: str, digest: str) -> None:
         """Note what a run is made from besides its settings.
 
