@@ -21,6 +21,7 @@ from course_lib.exact import uniform_optimum
 from course_lib.models import TransformerConfig
 from course_lib.train import language
 from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
+from course_lib.train.evaluate import wilson_interval
 from course_lib.train.language import StartConfig, judge
 from course_lib.train.plot import mean_curve, svg
 from course_lib.train.program import PROGRAMS, main
@@ -717,3 +718,37 @@ def test_a_bar_begins_where_the_run_was_taken_up(capsys, monkeypatch):
     run("ppo-lm", *options)
     first = capsys.readouterr().err.strip().split("\r")[0]
     assert re.search(r"ppo-lm: +12%.* 1/8 ", first)
+
+
+def test_an_accuracy_comes_with_its_count_and_interval(capsys):
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "30")
+    run("evaluate", "--checkpoint", "s", "--greedy", "true")
+    said = capsys.readouterr().out
+    found = re.search(
+        r"accuracy (\S+) on 20 problems, 95 % interval (\S+) to (\S+) ", said
+    )
+    share, low, high = map(float, found.groups())
+    # Wilson's ends are where a test of that probability would just reject the share.
+    for end in (low, high):
+        deviation = abs(share - end) / math.sqrt(end * (1 - end) / 20)
+        assert deviation == pytest.approx(1.96, abs=0.02)
+    assert low < share < high and "Wilson" in said
+    for share, count in ((0.0, 20), (1.0, 20)):
+        low, high = wilson_interval(share, count)
+        assert 0 <= low <= share <= high <= 1 and 0.1 < high - low < 0.2
+
+
+def test_a_policy_is_asked_other_problems_than_its_runs(capsys):
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "2")
+    run("evaluate", "--checkpoint", "s", "--levels", "[times-1, add-sub-1]")
+    said = capsys.readouterr().out
+    assert "on 60 problems" in said and re.search(r"'\d\*\d='", said)
+    lines = [{"question": f"{i}-1=", "answer": f"#### {i - 1}"} for i in range(1, 8)]
+    text = "\n".join(map(json.dumps, lines))
+    Path("own.jsonl").write_text(text, encoding="utf-8")
+    run("evaluate", "--checkpoint", "s", "--test_file", "own.jsonl", "--show", "1")
+    said = capsys.readouterr().out
+    assert "on 7 problems" in said and said.startswith("'1-1=' -> ")
+    both = ["--test_file", "own.jsonl", "--levels", "add-1"]
+    assert main(["evaluate", "--checkpoint", "s", *both]) == 1
+    assert "one of them must be left out" in capsys.readouterr().err

@@ -1,21 +1,19 @@
-"""`evaluate`: what a checkpoint can do, and `prepare-prompts`: a file of problems."""
+"""`evaluate`: what the policy of a checkpoint can do."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from course_lib.algorithms.prompts import PromptSource, greedy_accuracy
-from course_lib.envs import CartPole, Problem, chosen_device, verifier
-from course_lib.envs.problems import MARK
+from course_lib.envs import CartPole, chosen_device, verifier
 from course_lib.kernels.arguments import (
     require_not_negative,
     require_positive_int,
-    require_text,
 )
 from course_lib.models import (
     PromptedPolicy,
@@ -29,6 +27,7 @@ from course_lib.train.tasks import (
     answer_length,
     make_policy,
     make_sources,
+    refuse_small_context,
     saved_run,
     task_of,
 )
@@ -50,23 +49,19 @@ class EvaluateConfig:
     """auto: cuda, else mps, else cpu."""
     show: int = 3
     """Responses that are printed."""
+    levels: tuple[str, ...] = ()
+    """Of arithmetic, whose held-out problems are asked in place of the run's own."""
+    test_file: str | None = None
+    """JSON lines whose problems are asked in place of the run's own."""
 
     def __post_init__(self) -> None:
         require_positive_int("episodes", self.episodes)
         require_not_negative("show", self.show)
-
-
-@dataclass(frozen=True)
-class PrepareConfig:
-    """Where prepared problems go."""
-
-    out: str = "prompts"
-    """The folder for train.jsonl and test.jsonl."""
-    fresh: bool = False
-    """Write over files that hold something else."""
-
-    def __post_init__(self) -> None:
-        require_text("out", self.out)
+        if self.levels and self.test_file:
+            raise ValueError(
+                "levels and test_file each say what is asked: one of them must be left "
+                f"out, got {[*self.levels]} and {self.test_file!r}"
+            )
 
 
 def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> None:
@@ -77,14 +72,23 @@ def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> N
     )
     made = json.loads(saved["settings"])
     if "env" in made:
+        if evaluate.levels or evaluate.test_file:
+            raise ValueError(
+                "levels and test_file are for runs on problems, got one of "
+                f"{saved['program']}"
+            )
         returns = cartpole_returns(saved, made, evaluate, device)
         print(
             f"{len(returns)} episodes: mean return {returns.mean():.1f}, from "
             f"{returns.min():.0f} to {returns.max():.0f}"
         )
     else:
-        accuracy = answer_problems(saved, made, evaluate, device)
-        print(f"held-out accuracy {accuracy:.3f}")
+        accuracy, count = answer_problems(saved, made, evaluate, device)
+        low, high = wilson_interval(accuracy, count)
+        print(
+            f"held-out accuracy {accuracy:.3f} on {count} problems, 95 % interval "
+            f"{low:.3f} to {high:.3f} (Wilson's, over problems)"
+        )
 
 
 def cartpole_returns(
@@ -116,24 +120,58 @@ def cartpole_returns(
     return returns.cpu()
 
 
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a probability of which `share` was seen:
+
+        ( p + z^2 / 2n ± z sqrt( p (1 - p) / n + z^2 / 4n^2 ) ) / (1 + z^2 / n)
+
+    Unlike p ± z sqrt(p (1 - p) / n) it stays within [0, 1], and has a width at 0 and 1.
+
+    Args:
+        share: p, of all trials.
+        count: n, independent trials.
+
+    Source: Wilson (1927).
+    """
+    z = 1.959964
+    middle = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    whole = 1 + z * z / count
+    return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
+
+
+def asked_task(task: TaskConfig, evaluate: EvaluateConfig) -> TaskConfig:
+    """The run's own task, or what is to be asked in its place, in its alphabet."""
+    task = replace(task, alphabet=task.letters, curriculum=0.0)
+    if evaluate.levels:
+        return replace(task, problems="arithmetic", levels=evaluate.levels)
+    if evaluate.test_file:
+        file = evaluate.test_file
+        return replace(task, problems="files", train_file=file, test_file=file)
+    return task
+
+
 def answer_problems(
     saved: dict[str, Any],
     made: dict[str, Any],
     evaluate: EvaluateConfig,
     device: torch.device,
-) -> float:
-    """The share of held-out problems that are answered rightly; some are printed."""
-    task, model = task_of(made), _config(TransformerConfig, made)
+) -> tuple[float, int]:
+    """The share of the problems that are answered rightly, and how many there are;
+    some are printed."""
+    task = asked_task(task_of(made), evaluate)
+    model = _config(TransformerConfig, made)
     policy_config = _config(PolicyConfig, made)
     sampling = _config(Sampling, made)
     policy = make_policy(task, model, policy_config, sampling, seed=0, device=device)
     policy.load_state_dict(saved["state"]["learner"]["model"])
     train, test = make_sources(task, device)
     length = made["algorithm"].get("length") or answer_length(train, test)
+    refuse_small_context(task, model, train, test, length)
     generator = torch.Generator(device).manual_seed(evaluate.seed)
     _show(policy, test, length, evaluate, generator)
     if evaluate.greedy:
-        return greedy_accuracy(policy, test, length)
+        return greedy_accuracy(policy, test, length), len(test)
     right = 0.0
     rows = torch.arange(len(test))
     for _ in range(evaluate.episodes):
@@ -141,58 +179,7 @@ def answer_problems(
         texts = test.texts(seen.tokens, seen.mask)
         golds = [one.gold for one in test.problems]
         right += sum(map(verifier.is_right, texts, golds)) / len(test)
-    return right / evaluate.episodes
-
-
-def prepare_prompts_program(
-    settings: dict[str, Any], *, task: TaskConfig, prepare: PrepareConfig
-) -> None:
-    """Write the problems of a task as JSON lines, to read, change and train on."""
-    folder = Path(prepare.out)
-    sources = make_sources(task, torch.device("cpu"))
-    paths = [folder / "train.jsonl", folder / "test.jsonl"]
-    problems = [[_marked(one) for one in source.problems] for source in sources]
-    contents = ["".join(map(_json_line, some)) for some in problems]
-    for path, content in zip(paths, contents, strict=True):
-        if path.exists() and not prepare.fresh:
-            refuse_another_file(path, content)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content, some in zip(paths, contents, problems, strict=True):
-        path.write_text(content, encoding="utf-8", newline="\n")
-        print(f"{path}: {len(some)} problems, answers such as {some[0].answer!r}")
-    prompt = max(len(one.question) for some in problems for one in some)
-    answer = max(len(one.answer) for some in problems for one in some) + 1
-    print(
-        f"to train on them: --task.problems files --task.train_file {paths[0]} "
-        f"--task.test_file {paths[1]}\n"
-        f"questions have up to {prompt} tokens and answers, with EOS, up to {answer}: "
-        f"model.context must be at least {prompt + answer}, and the alphabet is "
-        "printable, for '#'"
-    )
-
-
-def refuse_another_file(path: Path, content: str) -> None:
-    """Do not write over what a person may have changed.
-
-    Raises:
-        ValueError: the file holds something else.
-    """
-    if path.read_bytes().replace(b"\r\n", b"\n") != content.encode():
-        raise ValueError(
-            f"{path} holds something else than would be written; give another folder "
-            "by --prepare.out, or --prepare.fresh true to write over it"
-        )
-
-
-def _marked(problem: Problem) -> Problem:
-    """With the mark before its answer that a file must have."""
-    marked = MARK in problem.answer
-    return problem if marked else replace(problem, answer=f"{MARK} {problem.gold}")
-
-
-def _json_line(problem: Problem) -> str:
-    made = {"question": problem.question, "answer": problem.answer}
-    return json.dumps(made, ensure_ascii=False) + "\n"
+    return right / evaluate.episodes, len(test)
 
 
 _GROUPS = {

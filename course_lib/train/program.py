@@ -22,12 +22,7 @@ from course_lib.train.classic import (
     reinforce_program,
     rlhf_toy_program,
 )
-from course_lib.train.evaluate import (
-    EvaluateConfig,
-    PrepareConfig,
-    evaluate_program,
-    prepare_prompts_program,
-)
+from course_lib.train.evaluate import EvaluateConfig, evaluate_program
 from course_lib.train.interrupt import Interrupted, signals_as_before
 from course_lib.train.language import (
     PairsConfig,
@@ -39,6 +34,7 @@ from course_lib.train.language import (
     sft_program,
 )
 from course_lib.train.plot import PlotConfig, plot_program
+from course_lib.train.prepare import PrepareConfig, prepare_prompts_program
 from course_lib.train.processes import joined_processes, refuse_several
 from course_lib.train.session import RunConfig
 from course_lib.train.settings import Program, read_settings
