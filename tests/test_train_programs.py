@@ -1,6 +1,7 @@
 """The training programs: what they leave behind, and that a killed one goes on."""
 
 import gc
+import itertools
 import json
 import math
 import os
@@ -23,7 +24,8 @@ from course_lib.train import language
 from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
 from course_lib.train.evaluate import wilson_interval
 from course_lib.train.language import StartConfig, judge
-from course_lib.train.plot import mean_curve, svg
+from course_lib.train.picture import Curve, svg, ticks
+from course_lib.train.plot import mean_curve
 from course_lib.train.program import PROGRAMS, main
 from course_lib.train.session import Session, read_log
 from course_lib.train.tasks import TaskConfig, load_reward_model, make_sources
@@ -452,7 +454,7 @@ def test_runs_become_a_mean_and_its_interval_on_the_steps_that_all_have():
     # t of one degree of freedom times the standard error of 0 and 2.
     assert curve.halves[0] == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
     picture = svg([curve], "episode_return", "env_steps")
-    assert "both ends at 20" in picture and picture.count("<polyline") == 1
+    assert "both (n = 2) ends at 20" in picture and picture.count("<polyline") == 1
     run("plot", "--runs", "[both=a+b]", "--out", "c.svg")
     assert Path("c.svg").read_text(encoding="utf-8") == picture
     assert main(["plot"]) == 1 and main(["plot", "--runs", "[none]"]) == 1
@@ -752,3 +754,54 @@ def test_a_policy_is_asked_other_problems_than_its_runs(capsys):
     both = ["--test_file", "own.jsonl", "--levels", "add-1"]
     assert main(["evaluate", "--checkpoint", "s", *both]) == 1
     assert "one of them must be left out" in capsys.readouterr().err
+
+
+def test_a_plot_draws_what_the_log_has_and_names_it_where_it_does_not(capsys):
+    run("ppo-lm", *TINY, *RLHF, "--run.out", "p")
+    run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "2")
+    capsys.readouterr()
+    run("plot", "--runs", "p", "--out", "new/p.svg")
+    run("plot", "--runs", "s")
+    said = capsys.readouterr().out
+    assert "p: score 0" in said and "at update 7" in said
+    assert "s: accuracy 0" in said and "at epoch 1" in said and "±" not in said
+    assert "<title>score by update: p ends at" in Path("new/p.svg").read_text("utf-8")
+    for wrong in ("--metric", "--x"):
+        assert main(["plot", "--runs", "p", wrong, "reward"]) == 1
+        said = capsys.readouterr().err
+        assert "no record has" in said and "there are accuracy, accuracy_before" in said
+    for arguments, words in (
+        (["--runs", "p", "--out", "a.png"], "out must end with .svg, got 'a.png'"),
+        (["--runs", "[a=p+./p]"], "a must be of different runs, got ['p', './p']"),
+        (["--runs", "[a=p, a=s]"], "runs must have a name each, got 'a' twice"),
+    ):
+        assert main(["plot", *arguments]) == 1
+        assert words in capsys.readouterr().err
+    assert not Path("a.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 1), (0, 98_304), (0.07, 0.61), (-3, 250), (1e-4, 3e-4), (7, 8), (-0.2, -0.1)],
+)
+def test_an_axis_has_about_five_round_numbers(low, high):
+    found = ticks(low, high)
+    assert 3 <= len(found) <= 6 and low <= found[0] and found[-1] <= high
+    steps = {round(b - a, 9) for a, b in itertools.pairwise(found)}
+    assert len(steps) == 1
+    digits = f"{steps.pop():e}".partition("e")[0].rstrip("0").rstrip(".")
+    assert digits in ("1", "2", "2.5", "5")
+
+
+def test_a_band_ends_where_a_share_ends():
+    curve = Curve("a", [0.0, 1.0], [0.5, 0.9], [0.1, 3.0], 2)
+    band = re.search(r'<polygon points="([^"]*)"', svg([curve], "accuracy", "update"))
+    heights = [float(one.split(",")[1]) for one in band[1].split()]
+    texts = re.findall(r'text-anchor="end">([^<]*)<', svg([curve], "accuracy", "x"))
+    assert texts[0] == "0" and texts[-1] == "1"
+    # The second point's band is cut off at 1 and at 0: at the edges of what is drawn.
+    assert heights[1] == min(heights) and heights[2] == max(heights)
+    wide = svg([curve], "episode_return", "update")
+    assert "-2" in re.findall(r'text-anchor="end">([^<]*)<', wide)
+    lone = svg([Curve("b", [3.0, 3.0], [2.0, 2.0], [0.0, 0.0])], "loss", "update")
+    assert "nan" not in lone and "n =" not in lone
