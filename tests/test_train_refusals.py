@@ -68,6 +68,8 @@ sft run.threads 0 | threads must be at least 1, got 0
 ppo-env run.eval_every 0 | eval_every must be at least 1, got 0
 ppo-env run.checkpoint_every 0 | checkpoint_every must be at least 1, got 0
 ppo-env run.device gpu | device must be auto, cpu, cuda or mps, got 'gpu'
+sft run.seed -1 | seed must lie in 0..2^32 - 1, got -1
+ppo-lm policy.value_hidden 0 | value_hidden must be at least 1, got 0
 ppo-env run.out '' | out must not be empty, got ''
 evaluate device gpu | device must be auto, cpu, cuda or mps, got 'gpu'
 evaluate episodes 0 | episodes must be at least 1, got 0

@@ -108,6 +108,7 @@ def svg(curves: Sequence[Curve], metric: str, x: str) -> str:
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         *axes.drawn(metric, x),
     ]
+    lines: list[str] = []  # above all bands
     for number, curve in enumerate(curves):
         colour, dash = _COLOURS[number % 6], _DASHES[number % 6]
         triples = list(zip(curve.xs, curve.means, curve.halves, strict=True))
@@ -116,14 +117,16 @@ def svg(curves: Sequence[Curve], metric: str, x: str) -> str:
         line = [axes.place(a, m) for a, m, _ in triples]
         stroke = f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"'
         y = _TOP + _LINE * number
-        parts += [
+        parts.append(
             f'<polygon points="{" ".join(above + below)}" fill="{colour}" '
-            'fill-opacity="0.2"/>',
+            'fill-opacity="0.2"/>'
+        )
+        lines += [
             f'<polyline points="{" ".join(line)}" fill="none" {stroke}/>',
             f'<path d="M{_LEFT} {y - 5}h32" {stroke}/>',
             f'<text x="{_LEFT + 40}" y="{y}">{escape(curve.label)}</text>',
         ]
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join([*parts, *lines, "</svg>", ""])
 
 
 def ticks(low: float, high: float) -> list[float]:

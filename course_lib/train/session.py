@@ -57,6 +57,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require_text("out", self.out)
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in 0..2^32 - 1, got {self.seed}")
         counts = ("threads", "eval_every", "checkpoint_every")
         require_fields(self, require_positive_int, *counts)
 

@@ -24,6 +24,7 @@ from course_lib.envs import (
 from course_lib.kernels.arguments import (
     require_choice,
     require_fraction,
+    require_positive_int,
 )
 from course_lib.models import (
     PromptedPolicy,
@@ -112,6 +113,10 @@ class PolicyConfig:
     """A hidden layer of that size in the value head; None: none."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the trunk; log-probabilities, advantages and losses are in float32."""
+
+    def __post_init__(self) -> None:
+        if self.value_hidden is not None:
+            require_positive_int("value_hidden", self.value_hidden)
 
 
 def make_tokenizer(task: TaskConfig) -> CharacterTokenizer:
