@@ -16,7 +16,7 @@ class Interrupted(KeyboardInterrupt):
     """A run that was asked to end has ended behind a whole update.
 
     Args:
-        words: what is said about it.
+        words: what is said about it; none by all processes but one.
         code: what the process ends with, 128 and the signal's number.
     """
 

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from course_lib.algorithms import ranks
 from course_lib.envs import chosen_device
+from course_lib.train.interrupt import Interrupted
 
 
 @contextlib.contextmanager
@@ -23,7 +24,11 @@ def joined_processes() -> Iterator[None]:
         yield
         return
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    yield
+    try:
+        yield
+    except Interrupted:  # all of them, behind the same update
+        dist.destroy_process_group()
+        raise
     # Not where something went wrong: the others may be waiting for this process, and
     # torchrun ends them all when it is gone.
     dist.destroy_process_group()

@@ -154,8 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{where}error: {error}", file=sys.stderr, flush=True)
         return 1
     except Interrupted as interrupted:
-        if ranks.rank() == 0:
-            print(interrupted, file=sys.stderr, flush=True)
+        if said := str(interrupted):
+            print(said, file=sys.stderr, flush=True)
         return interrupted.code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr, flush=True)

@@ -207,11 +207,11 @@ class Session:
             if ended or asked or (count + 1) % self.config.checkpoint_every == 0:
                 self.save(run.state_dict())
             if asked and not ended:
-                raise Interrupted(
+                words = (
                     f"{self.program} [{self.folder}]: interrupted after {count + 1} of "
-                    f"{total} {self.unit}; the same command goes on from there",
-                    128 + asked,
+                    f"{total} {self.unit}; the same command goes on from there"
                 )
+                raise Interrupted(words if self.writes else "", 128 + asked)
 
         return called
 
