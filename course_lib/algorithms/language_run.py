@@ -10,10 +10,7 @@ import torch
 from course_lib.algorithms.history import Record
 from course_lib.algorithms.language_learner import LanguageConfig, LanguageLearner
 from course_lib.algorithms.responses import LanguageHistory
-from course_lib.kernels.arguments import require_not_negative, require_positive_int
 from course_lib.models import LanguagePolicy, Prompts
-
-_COUNTS = ("num_updates", "batch_size", "length", "num_epochs", "minibatch_size")
 
 PromptFn = Callable[[int, float, torch.Generator], Prompts]
 """Called as `prompt_fn(count, done, generator)`, with the share of the run that is
@@ -26,15 +23,9 @@ class LanguageRun:
     Args:
         ref: the reference, and what the policy starts as; it is copied.
         config: of the algorithm.
-
-    Raises:
-        TypeError, ValueError: a number in the config that no run can have.
     """
 
     def __init__(self, ref: LanguagePolicy, config: LanguageConfig) -> None:
-        for name in _COUNTS:
-            require_positive_int(name, getattr(config, name))
-        require_not_negative("staleness", config.staleness)
         self.learner = LanguageLearner(ref, config, staleness=config.staleness)
         self.ref = ref.frozen()
         self.history = LanguageHistory(config.seed)

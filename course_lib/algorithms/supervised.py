@@ -11,7 +11,6 @@ from torch import Tensor
 from course_lib.algorithms.history import Callback, Record
 from course_lib.algorithms.language_learner import LearnerConfig, ModelLearner
 from course_lib.algorithms.progress import progress_bar
-from course_lib.kernels.arguments import require_positive_int
 
 
 class FitConfig(LearnerConfig, Protocol):
@@ -88,12 +87,7 @@ def fit(
 
     Returns:
         A record of means for each epoch: `loss`, `grad_norm` and what `loss_fn` logs.
-
-    Raises:
-        TypeError, ValueError: no epoch, or minibatches of none.
     """
-    for count in ("num_epochs", "minibatch_size"):
-        require_positive_int(count, getattr(config, count))
     learner = run.learner
     for _ in progress_bar(run.done, config.num_epochs, name, progress):
         if run.stopped:
