@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_lib.algorithms.language_learner import ModelLearner
 from course_lib.algorithms.preference import (
     DPOConfig,
     PreferencePairs,
@@ -16,6 +17,7 @@ from course_lib.algorithms.preference import (
     sample_pairs,
     train_reward_model,
 )
+from course_lib.algorithms.supervised import SupervisedRun
 from course_lib.envs import TokenCount
 from course_lib.exact import (
     TokenTree,
@@ -244,3 +246,16 @@ def test_the_same_seed_gives_the_same_model():
         for seed in (0, 0, 1)
     )
     assert first == second != other
+
+
+def test_the_step_size_falls_by_epochs_where_that_is_asked_for():
+    pairs, ref = pairs_of(60), GRULanguageModel(4, hidden=8)
+    for anneal, expected in ((False, [0.4] * 4), (True, [0.4, 0.3, 0.2, 0.1])):
+        config = RewardModelConfig(4, 30, 0.4, anneal_learning_rate=anneal)
+        run, rates = SupervisedRun(ModelLearner(RewardModel(ref), config)), []
+
+        def seen(*_, run=run, rates=rates):
+            rates.append(run.learner.optimizer.learning_rate)
+
+        train_reward_model(ref, pairs, config, run=run, callback=seen)
+        assert rates == pytest.approx(expected)

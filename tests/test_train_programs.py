@@ -309,15 +309,6 @@ def test_a_number_that_no_run_can_have_is_refused_by_its_name(
     assert f"{setting.rpartition('.')[2]} must be {wish}, got {value}" in said
 
 
-def test_a_start_in_another_alphabet_is_refused_in_words(capsys):
-    small = [*TINY, "--model.context", "160", "--algorithm.num_epochs", "1"]
-    run("sft", *small, "--task.problems", "words", "--run.out", "s")
-    rest = [*TINY, "--model.context", "160", *RLHF, "--run.out", "p"]
-    assert main(["ppo-lm", *rest, "--start.policy", "s"]) == 1
-    said = capsys.readouterr().err
-    assert "the alphabet of s, which is that of words, got arithmetic" in said
-
-
 def test_a_checkpoint_that_no_program_has_written_is_refused_in_words(capsys):
     save_checkpoint(Path("q/checkpoint.pt"), {"weights": torch.zeros(2)})
     assert main(["ppo-lm", *TINY, *RLHF, "--run.out", "q"]) == 1
@@ -685,6 +676,10 @@ def test_how_often_is_measured_may_change_and_how_many_updates_may_not(capsys):
     run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "6")
     run("sft", *TINY, "--run.out", "t", "--algorithm.num_epochs", "6")
     assert without_time("s") == without_time("t") and same(state("s"), state("t"))
+    less = [*TINY, "--run.out", "u", "--algorithm.anneal_learning_rate", "true"]
+    run("sft", *less, "--algorithm.num_epochs", "4")
+    assert main(["sft", *less, "--algorithm.num_epochs", "6"]) == 1
+    assert "algorithm.num_epochs=4 there and 6 now" in capsys.readouterr().err
 
 
 def test_a_run_of_several_processes_is_not_gone_on_with_by_one(capsys, monkeypatch):

@@ -76,7 +76,7 @@ evaluate episodes 0 | episodes must be at least 1, got 0
 evaluate show -1 | show must be at least 0, got -1
 sft stop.accuracy 1.5 | accuracy must lie in [0, 1], got 1.5
 reward-model pairs.num_pairs 0 | num_pairs must be at least 1, got 0
-reward-model pairs.num_pairs 4 | pairs.num_pairs must be 5 or more, one held out, got 4
+reward-model pairs.num_pairs 1 | pairs.num_pairs must leave pairs to learn from
 reward-model pairs.scale 0 | scale must be above 0 and finite, got 0
 sft task.levels [] | levels must be some of add-1, add-sub-1, times-1, add-2-1, add-2-2
 sft task.levels [add-1,add-1] | each once, got ['add-1', 'add-1']

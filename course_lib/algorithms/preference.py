@@ -134,6 +134,8 @@ class RewardModelConfig:
     """Pairs in each gradient step."""
     learning_rate: float = 1e-3
     """Adam's step size."""
+    anneal_learning_rate: bool = False
+    """Let the step size fall to 0, epoch by epoch."""
     max_grad_norm: float = float("inf")
     """A longer gradient is scaled down to this length."""
     seed: int = 0
@@ -243,6 +245,8 @@ class DPOConfig:
     """Pairs in each gradient step."""
     learning_rate: float = 1e-3
     """Adam's step size."""
+    anneal_learning_rate: bool = False
+    """Let the step size fall to 0, epoch by epoch."""
     max_grad_norm: float = float("inf")
     """A longer gradient is scaled down to this length."""
     seed: int = 0

@@ -48,6 +48,8 @@ class SFTConfig:
     """Answers in each gradient step."""
     learning_rate: float = 1e-3
     """Adam's step size."""
+    anneal_learning_rate: bool = False
+    """Let the step size fall to 0, epoch by epoch."""
     max_grad_norm: float = 1.0
     """A longer gradient is scaled down to this length."""
     seed: int = 0

@@ -17,6 +17,8 @@ class FitConfig(LearnerConfig, Protocol):
     """What the config of everything that is fitted to data holds."""
 
     @property
+    def anneal_learning_rate(self) -> bool: ...
+    @property
     def num_epochs(self) -> int: ...
     @property
     def minibatch_size(self) -> int: ...
@@ -92,6 +94,9 @@ def fit(
     for _ in progress_bar(run.done, config.num_epochs, name, progress):
         if run.stopped:
             break
+        if config.anneal_learning_rate:
+            left = 1 - run.done / config.num_epochs
+            learner.optimizer.learning_rate = left * config.learning_rate
         seen: list[dict[str, Tensor]] = []
         device = learner.generator.device
         order = torch.randperm(len(data), generator=learner.generator, device=device)

@@ -297,7 +297,8 @@ class Session:
         theirs = _flat(json.loads(saved["settings"]))
         ours = _flat(json.loads(json.dumps(self.settings)))  # a tuple is a list there
         anytime = {f"run.{one}" for one in _ANYTIME}
-        if self.unit == "epochs":  # their step size stays: more of them change none
+        # Where the step size stays as it is, more epochs change none that was made.
+        if self.unit == "epochs" and not theirs.get("algorithm.anneal_learning_rate"):
             anytime.add("algorithm.num_epochs")
         apart = [
             f"{name}={theirs.get(name)!r} there and {ours.get(name)!r} now"
