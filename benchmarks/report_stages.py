@@ -24,8 +24,16 @@ of responses, epochs and the same bonus on entropy; what they need not is equal 
 
 {table}
 
+{best}
+
 {token}
 """
+
+BEST = """\
+Of all numbers below 120 the reward model likes the right one best for {many} of the
+held-out sums, the one fitted to few comparisons for {few}. PPO looks for the answer
+that is liked best, so that this, and not the accuracy on comparisons of what SFT
+writes, is where it comes to."""
 
 TOKEN = """\
 Without SFT and without prompts, on a reward of 1 for one of 64 tokens
@@ -63,6 +71,12 @@ def stages_part(record: dict[str, Any]) -> str:
         seeds=len({row["seed"] for row in rows}),
         where=where(record),
         table="\n".join(lines),
+        best=BEST.format(
+            many=interval([row["right_is_best"] for row in of(rows, "reward-model")]),
+            few=interval(
+                [row["right_is_best"] for row in of(rows, "reward-model-few")]
+            ),
+        ),
         token=TOKEN.format(
             first=max(row["first"] for row in token),
             last=min(row["score"] for row in token),

@@ -19,16 +19,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.kept_runs import save
 from benchmarks.report import write_page
 from benchmarks.timing import circumstances
+from course_lib.algorithms import PromptSource
+from course_lib.envs import Problem
+from course_lib.models import TransformerConfig
 from course_lib.train.program import main as train
 from course_lib.train.session import read_log
+from course_lib.train.tasks import load_reward_model, make_sources, task_of
 from tools.files import write_text
 
 COMMAND = "python -m benchmarks.stages"
 PACKAGES = ("torch", "numpy")
 SEEDS = (1, 2, 3)
+CPU = torch.device("cpu")
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
 RESULTS = ROOT / "benchmarks" / "results" / "stages.json"
@@ -111,7 +118,30 @@ def measure(name: str, seed: int, folder: Path, *options: str) -> Row:
     row |= {stage.result: round(reached[-1], 4), "first": round(reached[0], 4)}
     if "cpu_seconds" in log[-1]:
         row["cpu_seconds"] = round(log[-1]["cpu_seconds"], 1)
+    if stage.program == "reward-model":
+        row["right_is_best"] = round(right_is_best(out), 4)
     return row
+
+
+@torch.no_grad()
+def right_is_best(run: Path) -> float:
+    """The share of held-out sums of which a reward model likes the right answer best.
+
+    Among all numbers below 120: the largest sum is 108.
+    """
+    settings = json.loads((run / "settings.json").read_text(encoding="utf-8"))
+    task, model = task_of(settings), TransformerConfig(**settings["model"])
+    _, test = make_sources(task, CPU)
+    fitted, _ = load_reward_model(str(run), task, model, CPU)
+    numbers = [str(number) for number in range(120)]
+    asked = [[Problem("=", number, number) for number in numbers]]
+    answers = PromptSource(asked, test.tokenizer).demonstrations()
+    right = 0
+    for row, problem in enumerate(test.problems):
+        prompts = test.prompts(torch.full((len(numbers),), row))
+        liked = fitted(answers.tokens, answers.mask, prompts)
+        right += numbers[int(liked.argmax())] == problem.gold
+    return right / len(test)
 
 
 def rows(folder: Path) -> Iterator[Row]:

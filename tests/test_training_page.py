@@ -90,7 +90,9 @@ def test_all_python_on_the_page_is_run_here():
 
 
 def test_what_it_points_to_is_there():
-    for path in re.findall(r"\]\(([\w./]+)\)", PAGE):
-        assert (ROOT / "docs" / path).exists(), path
+    for path, _, heading in re.findall(r"\]\(([\w./]+)(#([\w-]+))?\)", PAGE):
+        text = (ROOT / "docs" / path).read_text(encoding="utf-8")
+        names = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        assert not heading or heading in [n.lower().replace(" ", "-") for n in names]
     for path in re.findall(r"configs/\w+/(?:[\w-]+\.yaml)?", PAGE):
         assert (ROOT / path).exists(), path
