@@ -27,9 +27,10 @@ from benchmarks.timing import circumstances
 from course_lib.algorithms import PromptSource
 from course_lib.envs import Problem
 from course_lib.models import TransformerConfig
+from course_lib.train.log import read_log
 from course_lib.train.program import main as train
-from course_lib.train.session import read_log
-from course_lib.train.tasks import load_reward_model, make_sources, task_of
+from course_lib.train.starts import load_reward_model
+from course_lib.train.tasks import make_sources, task_of
 from tools.files import write_text
 
 COMMAND = "python -m benchmarks.stages"

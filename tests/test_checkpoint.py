@@ -10,7 +10,7 @@ import zipfile
 import pytest
 import torch
 
-from course_lib.train import checkpoint
+from course_lib.train import files
 from course_lib.train.checkpoint import (
     MAGIC,
     CheckpointError,
@@ -59,7 +59,7 @@ def test_a_process_that_dies_while_writing_leaves_the_old_one(
     def die(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint.os, stage, die)
+    monkeypatch.setattr(files.os, stage, die)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(path, STATE | {"done": 5})
     assert load_checkpoint(path)["done"] == 4
@@ -73,7 +73,7 @@ def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     for name in ("fsync", "replace"):
         real = getattr(os, name)
         monkeypatch.setattr(
-            checkpoint.os,
+            files.os,
             name,
             lambda *a, real=real, name=name: (order.append(name), real(*a))[1],
         )

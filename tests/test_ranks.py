@@ -23,7 +23,7 @@ from course_lib.algorithms.rlhf import rlhf_loss, rlhf_ppo
 from course_lib.kernels import whiten
 from course_lib.models import PromptedPolicy, Prompts, Transformer, TransformerConfig
 from course_lib.train.checkpoint import load_checkpoint
-from course_lib.train.session import read_log
+from course_lib.train.log import read_log
 
 pytestmark = pytest.mark.skipif(
     not dist.is_available() or sys.platform == "win32",

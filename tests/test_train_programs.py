@@ -20,15 +20,17 @@ from course_lib.algorithms.language_learner import ModelLearner
 from course_lib.algorithms.learner import Learner
 from course_lib.exact import uniform_optimum
 from course_lib.models import TransformerConfig
-from course_lib.train import language
+from course_lib.train import supervised
 from course_lib.train.checkpoint import load_checkpoint, save_checkpoint
 from course_lib.train.evaluate import wilson_interval
-from course_lib.train.language import StartConfig, judge
+from course_lib.train.log import Log, read_log
 from course_lib.train.picture import Curve, svg, ticks
 from course_lib.train.plot import mean_curve
 from course_lib.train.program import PROGRAMS, main
-from course_lib.train.session import Session, read_log
-from course_lib.train.tasks import TaskConfig, load_reward_model, make_sources
+from course_lib.train.reinforced import StartConfig, judge
+from course_lib.train.session import Session
+from course_lib.train.starts import load_reward_model
+from course_lib.train.tasks import TaskConfig, make_sources
 
 pytest.importorskip("jsonargparse")
 
@@ -166,18 +168,16 @@ def test_a_run_that_is_taken_up_ends_as_one_that_was_not_put_down(program, monke
         options = [*TINY, *options]
     run(program, *options, "--run.out", "whole")
 
-    from course_lib.train.session import Session
-
-    log, lines = Session.log, []
+    add, lines = Log.add, []
 
     def breaking(self, record):
-        log(self, record)
+        add(self, record)
         lines.append(record)
         if len(lines) == 5:
             raise OSError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "log", breaking)
+        patched.setattr(Log, "add", breaking)
         assert main([program, *options, "--run.out", "halved"]) == 1
     assert len(read_log("halved")) == 5
     with open("halved/metrics.jsonl", "a", encoding="utf-8") as torn:
@@ -331,7 +331,7 @@ def test_what_is_held_out_of_one_level_is_in_no_other():
 def test_a_reward_model_is_tested_on_problems_that_it_has_not_seen(monkeypatch, capsys):
     """Of pairs split by chance a tenth to a fifth were in both parts, word for word."""
     seen = {}
-    real = language.train_reward_model, language.preference_accuracy
+    real = supervised.train_reward_model, supervised.preference_accuracy
 
     def fitted(policy, pairs, *rest, **options):
         seen["learnt"] = pairs
@@ -341,8 +341,8 @@ def test_a_reward_model_is_tested_on_problems_that_it_has_not_seen(monkeypatch, 
         seen["held out"] = pairs
         return real[1](model, pairs)
 
-    monkeypatch.setattr(language, "train_reward_model", fitted)
-    monkeypatch.setattr(language, "preference_accuracy", asked)
+    monkeypatch.setattr(supervised, "train_reward_model", fitted)
+    monkeypatch.setattr(supervised, "preference_accuracy", asked)
     pairs = ["--pairs.length", "2", "--pairs.num_pairs", "300"]
     run("reward-model", *TINY, *pairs, "--run.out", "r", "--algorithm.num_epochs", "1")
     rows = {name: set(one.prompts.rows.tolist()) for name, one in seen.items()}
@@ -452,9 +452,9 @@ def test_runs_become_a_mean_and_its_interval_on_the_steps_that_all_have():
 
 
 def test_a_missing_tensorboard_is_said_in_words(monkeypatch, capsys):
-    import course_lib.train.session as session
+    import course_lib.train.log as log
 
-    monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(log.importlib.util, "find_spec", lambda name: None)
     assert main(["sft", *TINY, "--run.tensorboard", "true"]) == 1
     assert "pip install tensorboard" in capsys.readouterr().err
 
@@ -525,7 +525,7 @@ def test_pairs_are_as_long_as_the_longest_written_answer():
     with pytest.MonkeyPatch.context() as patch:
         asked = []
         patch.setattr(
-            "course_lib.train.language.sample_pairs",
+            "course_lib.train.supervised.sample_pairs",
             lambda *a, **_: asked.append(a[3]) or (_ for _ in ()).throw(ValueError),
         )
         main(["reward-model", *marked(), *few, "--run.out", "s"])

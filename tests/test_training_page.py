@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.train.log import read_log
 from course_lib.train.program import PROGRAMS, main
-from course_lib.train.session import read_log
 from course_lib.train.settings import read_settings
 
 pytest.importorskip("jsonargparse")

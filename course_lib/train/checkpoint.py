@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from course_lib.train.files import replace_file
 
 MAGIC = b"ppo-course checkpoint 1\n"
 """What a checkpoint begins with; the number grows when an old one cannot be read."""
@@ -23,9 +23,6 @@ class CheckpointError(ValueError):
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint in one step: whoever reads the path finds a whole one.
 
-    It is written beside, brought to the disk, and only then given its name, so that a
-    process killed at any moment leaves the old one or the new one.
-
     Args:
         path: where it will be.
         state: tensors, numbers, texts, lists and dicts of them.
@@ -33,14 +30,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    with open(beside, "wb") as file:
-        file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
-    _sync_folder(path.parent)
+    replace_file(path, MAGIC + hashlib.sha256(payload).digest() + payload)
 
 
 def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -97,13 +87,3 @@ def load_run(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         if name not in saved:
             raise CheckpointError(f"{path}: holds no run of a program: no {name!r}")
     return saved
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the disk too, where folders can be opened."""
-    with contextlib.suppress(OSError):  # Windows has no such thing
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -21,14 +21,12 @@ from course_lib.models import (
     TransformerConfig,
 )
 from course_lib.train.classic import make_agent
+from course_lib.train.starts import PolicyConfig, make_policy, saved_run
 from course_lib.train.tasks import (
-    PolicyConfig,
     TaskConfig,
     answer_length,
-    make_policy,
     make_sources,
     refuse_small_context,
-    saved_run,
     task_of,
 )
 

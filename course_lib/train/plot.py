@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.train.files import replace_file
+from course_lib.train.log import read_log
 from course_lib.train.picture import Curve, svg
-from course_lib.train.session import read_log
 
 # Student's t for 95 %, by degrees of freedom; 1.96 beyond.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -58,7 +59,7 @@ def plot_program(settings: dict[str, Any], *, plot: PlotConfig) -> None:
     curves = [mean_curve(name, some, metric, x) for name, some in groups.items()]
     out = Path(plot.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(svg(curves, metric, x), encoding="utf-8", newline="\n")
+    replace_file(out, svg(curves, metric, x).encode())
     for curve in curves:
         spread = f" ± {curve.halves[-1]:.2g}" if curve.count > 1 else ""
         print(

@@ -12,6 +12,7 @@ import torch
 from course_lib.envs import Problem
 from course_lib.envs.problems import MARK
 from course_lib.kernels.arguments import require_text
+from course_lib.train.files import replace_file
 from course_lib.train.tasks import TaskConfig, make_sources
 
 
@@ -40,9 +41,8 @@ def prepare_prompts_program(
     for path, content in zip(paths, contents, strict=True):
         if path.exists() and not prepare.fresh:
             refuse_another_file(path, content)
-    folder.mkdir(parents=True, exist_ok=True)
     for path, content, some in zip(paths, contents, problems, strict=True):
-        path.write_text(content, encoding="utf-8", newline="\n")
+        replace_file(path, content.encode())
         print(f"{path}: {len(some)} problems, answers such as {some[0].answer!r}")
     prompt = max(len(one.question) for some in problems for one in some)
     answer = max(len(one.answer) for some in problems for one in some) + 1

@@ -24,21 +24,20 @@ from course_lib.train.classic import (
 )
 from course_lib.train.evaluate import EvaluateConfig, evaluate_program
 from course_lib.train.interrupt import Interrupted, signals_as_before
-from course_lib.train.language import (
-    PairsConfig,
-    StartConfig,
-    StopConfig,
-    grpo_program,
-    ppo_program,
-    reward_model_program,
-    sft_program,
-)
 from course_lib.train.plot import PlotConfig, plot_program
 from course_lib.train.prepare import PrepareConfig, prepare_prompts_program
 from course_lib.train.processes import joined_processes, refuse_several
+from course_lib.train.reinforced import StartConfig, grpo_program, ppo_program
 from course_lib.train.session import RunConfig
 from course_lib.train.settings import Program, read_settings
-from course_lib.train.tasks import PolicyConfig, TaskConfig
+from course_lib.train.starts import PolicyConfig
+from course_lib.train.supervised import (
+    PairsConfig,
+    StopConfig,
+    reward_model_program,
+    sft_program,
+)
+from course_lib.train.tasks import TaskConfig
 
 _LANGUAGE = {
     "run": RunConfig,

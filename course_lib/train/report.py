@@ -89,3 +89,9 @@ def cost_report(run: LanguageRun, others: dict[str, nn.Module], phases: Phases) 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(one.numel() * one.element_size() for one in tensors)
+
+
+def last(records: list[dict[str, float]], name: str = "accuracy") -> str:
+    """The last value of a number that was measured now and then, in words."""
+    seen = [one[name] for one in records if name in one]
+    return f"{seen[-1]:.3f}" if seen else "not measured"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from filelock import BaseFileLock, FileLock, Timeout
 
 from course_lib.algorithms import ranks
 from course_lib.algorithms.history import Record
@@ -23,13 +19,11 @@ from course_lib.kernels.arguments import (
     require_text,
 )
 from course_lib.train.checkpoint import load_run, save_checkpoint
+from course_lib.train.files import replace_file
+from course_lib.train.folder import CHECKPOINT, SETTINGS, hold, refuse_another_run
 from course_lib.train.interrupt import Interrupted, Interruption
+from course_lib.train.log import Log
 from course_lib.train.processes import own_device
-
-CHECKPOINT, LOG, SETTINGS = "checkpoint.pt", "metrics.jsonl", "settings.json"
-LOCK = ".lock"
-_ANYTIME = {"out", "fresh", "progress", "threads", "tensorboard"}
-_ANYTIME |= {"eval_every", "checkpoint_every"}
 
 
 @dataclass(frozen=True)
@@ -103,33 +97,26 @@ class Session:
         self.device = own_device(config.device)
         self.writes = ranks.rank() == 0
         """Whether this process writes: of several, one does, and all read."""
-        self._writer: Any = None
-        self._lines = 0
         torch.set_num_threads(config.threads)
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.writes:
-            self._lock = self._held()
+            self._lock = hold(self.folder)
+        self.log = Log(self.folder, config.tensorboard)
         if config.fresh and self.writes:
-            for name in (CHECKPOINT, LOG, SETTINGS):
+            self.log.remove()
+            for name in (CHECKPOINT, SETTINGS):
                 (self.folder / name).unlink(missing_ok=True)
-            for events in self.folder.glob("events.out.tfevents.*"):
-                events.unlink()
         ranks.wait_for_all()
         self.saved: dict[str, Any] | None = None
         """The checkpoint that lay in the folder."""
         self._inputs: dict[str, str] = {}
         if (self.folder / CHECKPOINT).exists():
             self.saved = load_run(self.folder / CHECKPOINT, self.device)
-            self._refuse_other_settings(self.saved)
-        if not self.writes:
-            return
-        text = json.dumps({"program": program, **settings}, indent=2, sort_keys=True)
-        _write(self.folder / SETTINGS, text + "\n")
-        if config.tensorboard and importlib.util.find_spec("tensorboard") is None:
-            raise ValueError(
-                "run.tensorboard needs the package tensorboard, which is not "
-                "installed: pip install tensorboard"
-            )
+            refuse_another_run(self.folder, self.saved, program, settings)
+        if self.writes:
+            whole = {"program": program, **settings}
+            text = json.dumps(whole, indent=2, sort_keys=True) + "\n"
+            replace_file(self.folder / SETTINGS, text.encode())
 
     @property
     def bar(self) -> str | bool:
@@ -173,7 +160,8 @@ class Session:
                 )
             else:
                 self.say(f"goes on after {run.done} of {total} {self.unit}")
-        self.begin_log(run.records)
+        if self.writes:
+            self.log.begin(run.records)
 
     def callback(
         self,
@@ -201,7 +189,8 @@ class Session:
                 record.update(before or {})
             if last or (count + 1) % self.config.eval_every == 0:
                 record.update(evaluate())
-            self.log(record)
+            if self.writes:
+                self.log.add(record)
             ended = last or getattr(run, "stopped", False)
             asked = self._asked_to_end()
             if ended or asked or (count + 1) % self.config.checkpoint_every == 0:
@@ -222,30 +211,6 @@ class Session:
             return own
         return int(ranks.gathered(torch.tensor(own, device=self.device)).max())
 
-    def begin_log(self, records: list[Record]) -> None:
-        """A log of these records and no other."""
-        if not self.writes:
-            return
-        _write(self.folder / LOG, "".join(map(_line, records)))
-        self._lines = len(records)
-        if self.config.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # What a killed run had told beyond these records is not shown.
-            self._writer = SummaryWriter(self.folder, purge_step=len(records))
-
-    def log(self, record: Record) -> None:
-        """One more line."""
-        if not self.writes:
-            return
-        with open(self.folder / LOG, "a", encoding="utf-8") as log:
-            log.write(_line(record))
-        if self._writer is not None:
-            for name, value in record.items():
-                self._writer.add_scalar(name, value, self._lines)
-            self._writer.flush()
-        self._lines += 1
-
     def save(self, state: dict[str, Any]) -> None:
         """Keep a state, with the settings that made it."""
         whole = {
@@ -263,102 +228,3 @@ class Session:
         """A line for whoever watches, from one of several processes."""
         if self.writes:
             print(f"{self.program} [{self.folder}]: {words}", flush=True)
-
-    def _held(self) -> BaseFileLock:
-        """Hold the folder against other processes, as long as this one lives.
-
-        The system holds it: a process that is killed leaves it free.
-        """
-        lock = FileLock(self.folder / LOCK, is_singleton=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise ValueError(
-                f"run.out={self.folder} is being written by another process; give "
-                "another folder, or wait for its end"
-            ) from None
-        return lock
-
-    def _refuse_other_settings(self, saved: dict[str, Any]) -> None:
-        place, another = f"run.out={self.config.out}", "another folder"
-        if saved["program"] != self.program:
-            raise ValueError(
-                f"{place} holds a run of {saved['program']}, not of {self.program}; "
-                f"give {another}, or --run.fresh true"
-            )
-        if (processes := saved.get("processes", ranks.world_size())) != (
-            ranks.world_size()
-        ):
-            raise ValueError(
-                f"{place} holds a run of {processes} processes, got "
-                f"{ranks.world_size()}: torchrun --nproc_per_node={processes} goes on "
-                f"with it; or give {another}, or --run.fresh true"
-            )
-        theirs = _flat(json.loads(saved["settings"]))
-        ours = _flat(json.loads(json.dumps(self.settings)))  # a tuple is a list there
-        anytime = {f"run.{one}" for one in _ANYTIME}
-        # Where the step size stays as it is, more epochs change none that was made.
-        if self.unit == "epochs" and not theirs.get("algorithm.anneal_learning_rate"):
-            anytime.add("algorithm.num_epochs")
-        apart = [
-            f"{name}={theirs.get(name)!r} there and {ours.get(name)!r} now"
-            for name in sorted(ours.keys() | theirs.keys())
-            if ours.get(name) != theirs.get(name) and name not in anytime
-        ]
-        if apart:
-            way = ""
-            if any(one.startswith("algorithm.num_updates=") for one in apart):
-                way = ". The step size falls over all updates, so that more of them "
-                way += "would be another run"
-                if "start" in self.settings:
-                    way += f": begin one with --start.policy {self.config.out}"
-            raise ValueError(
-                f"{place} holds a run of other settings: {', '.join(apart)}; give "
-                f"{another}, or --run.fresh true{way}"
-            )
-
-
-def read_log(folder: str | Path) -> list[dict[str, float]]:
-    """The records of a run's log; null is NaN, and half a line at the end is left out.
-
-    Raises:
-        ValueError: no log there, or a line in its middle that is none.
-    """
-    path = Path(folder) / LOG
-    if not path.exists():
-        raise ValueError(f"{path}: there is no log")
-    found = []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            if number == len(lines):
-                break  # a run was killed in the middle of writing it
-            raise ValueError(f"{path}, line {number}: {error.msg}") from None
-        found.append({k: math.nan if v is None else v for k, v in record.items()})
-    return found
-
-
-def _flat(nested: dict[str, Any], start: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in nested.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{start}{name}.")
-        else:
-            flat[f"{start}{name}"] = value
-    return flat
-
-
-def _line(record: Record) -> str:
-    plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
-    return json.dumps(plain) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    """A whole file or none, as with checkpoints."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(beside, path)

@@ -1,11 +1,11 @@
-"""What the programs on language models have in common: problems, models, a start."""
+"""What is asked of a language model: problems, and how they are split."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -24,18 +24,8 @@ from course_lib.envs import (
 from course_lib.kernels.arguments import (
     require_choice,
     require_fraction,
-    require_positive_int,
 )
-from course_lib.models import (
-    PromptedPolicy,
-    PromptedRewardModel,
-    Sampling,
-    Transformer,
-    TransformerConfig,
-)
-from course_lib.models.sampling import UNCHANGED
-from course_lib.train.checkpoint import CheckpointError, load_run
-from course_lib.train.session import CHECKPOINT
+from course_lib.models import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -103,22 +93,6 @@ class TaskConfig:
         return len(self.levels) if self.problems == "arithmetic" else 1
 
 
-@dataclass(frozen=True)
-class PolicyConfig:
-    """What stands on the trunk."""
-
-    critic: Literal["shared", "detached", "separate"] = "shared"
-    """Whether the critic's loss moves the trunk, or it has a trunk of its own."""
-    value_hidden: int | None = None
-    """A hidden layer of that size in the value head; None: none."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the trunk; log-probabilities, advantages and losses are in float32."""
-
-    def __post_init__(self) -> None:
-        if self.value_hidden is not None:
-            require_positive_int("value_hidden", self.value_hidden)
-
-
 def make_tokenizer(task: TaskConfig) -> CharacterTokenizer:
     """A token for each character of the task's alphabet."""
     return CharacterTokenizer(ARITHMETIC if task.letters == "arithmetic" else PRINTABLE)
@@ -182,6 +156,31 @@ def refuse_small_context(
         )
 
 
+def response_length(
+    say: Callable[[str], None],
+    task: TaskConfig,
+    model: TransformerConfig,
+    sources: tuple[PromptSource, PromptSource],
+    given: int | None,
+) -> int:
+    """The length that is given, or that of the longest written answer.
+
+    Args:
+        say: is told of one that is too short for it.
+        task, model, sources: of the run.
+        given: None: none is given.
+    """
+    longest = answer_length(*sources)
+    length = longest if given is None else given
+    refuse_small_context(task, model, *sources, length)
+    if length < longest:
+        say(
+            f"a response may have {length} tokens, and the longest written answer has "
+            f"{longest} with EOS: one that is cut off is right only by luck"
+        )
+    return length
+
+
 def problems_digest(*sources: PromptSource) -> str:
     """Another one where a problem, or their order, is another."""
     problems = [
@@ -191,109 +190,7 @@ def problems_digest(*sources: PromptSource) -> str:
     return hashlib.sha256(json.dumps(problems).encode()).hexdigest()
 
 
-def weights_digest(model: torch.nn.Module) -> str:
-    """Another one where a weight is another."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.state_dict().items()):
-        plain = weight.detach().cpu().contiguous().flatten().view(torch.uint8)
-        digest.update(name.encode() + plain.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def make_policy(
-    task: TaskConfig,
-    model: TransformerConfig,
-    policy: PolicyConfig,
-    sampling: Sampling,
-    *,
-    seed: int,
-    device: torch.device,
-    start: str | None = None,
-) -> PromptedPolicy:
-    """A policy from its seed, or from the trunk of a run of SFT or RLHF.
-
-    Raises:
-        CheckpointError, ValueError: a start that cannot be read, or of another size.
-    """
-    tokenizer = make_tokenizer(task)
-    trunk = Transformer(tokenizer.vocab_size, model, seed=seed)
-    if start is not None:
-        saved = saved_run(start, "sft", "ppo-lm", "grpo")
-        refuse_another_model(saved, task, model, start)
-        weights = saved["state"]["learner"]["model"]
-        trunk.load_state_dict(_below(weights, "trunk."))
-    return PromptedPolicy(
-        trunk,
-        eos_token=tokenizer.eos_token,
-        sampling=sampling,
-        critic=policy.critic,
-        value_hidden=policy.value_hidden,
-        precision=policy.precision,
-    ).to(device)
-
-
-def load_reward_model(
-    path: str, task: TaskConfig, model: TransformerConfig, device: torch.device
-) -> tuple[PromptedRewardModel, float]:
-    """The model that a run of `reward-model` has fitted, frozen; and how many nats of
-    log-odds its judge gave for one unit of the verifier's reward.
-
-    Raises:
-        CheckpointError, ValueError: it cannot be read, or is of another size.
-    """
-    saved = saved_run(path, "reward-model")
-    refuse_another_model(saved, task, model, path)
-    begin = make_policy(
-        task, model, PolicyConfig(), UNCHANGED, seed=0, device=torch.device("cpu")
-    )
-    fitted = PromptedRewardModel(begin)
-    fitted.load_state_dict(saved["state"]["learner"]["model"])
-    scale = json.loads(saved["settings"])["pairs"]["scale"]
-    return fitted.requires_grad_(False).to(device), float(scale)
-
-
-def saved_run(path: str, *programs: str) -> dict[str, Any]:
-    """The checkpoint of a run's folder, or of a file, made by one of the programs.
-
-    Raises:
-        CheckpointError: it cannot be read, or another program made it.
-    """
-    place = Path(path)
-    place = place / CHECKPOINT if place.is_dir() else place
-    saved = load_run(place)
-    if saved.get("program") not in programs:
-        raise CheckpointError(
-            f"{place}: expected a run of {' or '.join(programs)}, got one of "
-            f"{saved.get('program')}"
-        )
-    return saved
-
-
-def refuse_another_model(
-    saved: dict[str, Any], task: TaskConfig, model: TransformerConfig, path: str
-) -> None:
-    """Name what is another size there than here, or another alphabet."""
-    made = json.loads(saved["settings"])
-    its, there = task_of(made), made["model"]
-    if its.letters != task.letters:
-        raise ValueError(
-            f"task.alphabet must be that of {path}, which was made with "
-            f"task.problems={its.problems} and so the {its.letters} one, got "
-            f"task.problems={task.problems} and so the {task.letters} one; make both "
-            "with the same --task.alphabet"
-        )
-    for name, value in vars(model).items():
-        if there[name] != value:
-            raise ValueError(
-                f"model.{name} must be {there[name]}, that of {path}, got {value}"
-            )
-
-
 def task_of(made: dict[str, Any]) -> TaskConfig:
     """The task of a run, from its settings as they were saved."""
     task = made["task"]
     return TaskConfig(**task | {"levels": tuple(task["levels"])})
-
-
-def _below(weights: dict[str, Any], start: str) -> dict[str, Any]:
-    return {k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)}

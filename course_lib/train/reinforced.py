@@ -1,4 +1,4 @@
-"""Programs on language models: SFT, a reward model, PPO and GRPO on prompts."""
+"""Programs that let a language model practise on prompts: PPO and GRPO."""
 
 from __future__ import annotations
 
@@ -12,62 +12,32 @@ from course_lib.algorithms import (
     GroupConfig,
     LanguageRun,
     PromptSource,
-    RewardModelConfig,
     RLHFConfig,
-    SFTConfig,
-    SupervisedRun,
     greedy_accuracy,
     learned_score,
-    preference_accuracy,
     ranks,
     rlhf_group,
     rlhf_ppo,
-    sample_pairs,
-    sft,
-    train_reward_model,
 )
-from course_lib.algorithms.language_learner import ModelLearner
 from course_lib.algorithms.responses import ScoreFn
 from course_lib.kernels import gae, kl_shaped_rewards
-from course_lib.kernels.arguments import (
-    require_fraction,
-    require_positive,
-    require_positive_int,
-)
-from course_lib.models import (
-    PromptedPolicy,
-    PromptedRewardModel,
-    Sampling,
-    TransformerConfig,
-)
-from course_lib.models.sampling import UNCHANGED
-from course_lib.train.report import Phases, cost_report
+from course_lib.models import PromptedPolicy, Sampling, TransformerConfig
+from course_lib.train.report import Phases, cost_report, last
 from course_lib.train.session import RunConfig, Session
-from course_lib.train.tasks import (
+from course_lib.train.starts import (
     PolicyConfig,
-    TaskConfig,
-    answer_length,
     load_reward_model,
     make_policy,
+    weights_digest,
+)
+from course_lib.train.tasks import (
+    TaskConfig,
     make_sources,
     problems_digest,
-    refuse_small_context,
-    weights_digest,
+    response_length,
 )
 
 _Algorithm = TypeVar("_Algorithm", RLHFConfig, GroupConfig)
-
-
-@dataclass(frozen=True)
-class StopConfig:
-    """When supervised fine-tuning has taught enough."""
-
-    accuracy: float = 1.0
-    """Stop at this greedy accuracy on held-out problems: below 1 something is left for
-    reinforcement learning to do."""
-
-    def __post_init__(self) -> None:
-        require_fraction("accuracy", self.accuracy)
 
 
 @dataclass(frozen=True)
@@ -91,137 +61,6 @@ class StartConfig:
                 "reward_model is only heard with reward_source=reward_model, got "
                 f"{self.reward_model!r} with reward_source=verifier"
             )
-
-
-@dataclass(frozen=True)
-class PairsConfig:
-    """The comparisons that a reward model is fitted to."""
-
-    num_pairs: int = 4096
-    """Pairs that are drawn; those of every tenth problem are held out."""
-    ties: bool = True
-    """Keep pairs of equal rewards, which the judge decides by a coin's toss."""
-    scale: float = 5.0
-    """Nats of log-odds for one unit of the verifier's reward: how sure the judge is."""
-    length: int | None = None
-    """The most tokens of a response; None: those of the longest written answer."""
-    policy: str | None = None
-    """The folder of the run whose policy writes the responses."""
-
-    def __post_init__(self) -> None:
-        require_positive_int("num_pairs", self.num_pairs)
-        require_positive("scale", self.scale)
-        if self.length is not None:
-            require_positive_int("length", self.length)
-
-
-def sft_program(
-    settings: dict[str, Any],
-    *,
-    run: RunConfig,
-    task: TaskConfig,
-    model: TransformerConfig,
-    algorithm: SFTConfig,
-    stop: StopConfig,
-) -> None:
-    """Fine-tune a transformer on written answers, up to an accuracy."""
-    session = Session(run, "sft", settings, "epochs")
-    train, test = make_sources(task, session.device)
-    length = answer_length(train, test)
-    refuse_small_context(task, model, train, test, length)
-    session.depends_on("the task's problems", problems_digest(train, test))
-    policy = make_policy(
-        task, model, PolicyConfig(), UNCHANGED, seed=run.seed, device=session.device
-    )
-    algorithm = replace(algorithm, seed=run.seed)
-    fit = SupervisedRun(ModelLearner(policy, algorithm))
-    session.resume(fit, algorithm.num_epochs)
-
-    def evaluate() -> dict[str, float]:
-        accuracy = greedy_accuracy(policy, test, length)
-        fit.stopped = accuracy >= stop.accuracy
-        return {"accuracy": accuracy}
-
-    sft(
-        policy,
-        train.demonstrations(),
-        algorithm,
-        run=fit,
-        callback=session.callback(fit, algorithm.num_epochs, evaluate),
-        progress=session.bar,
-    )
-    session.say(f"{fit.done} epochs, held-out accuracy {_last(fit.records)}")
-
-
-def reward_model_program(
-    settings: dict[str, Any],
-    *,
-    run: RunConfig,
-    task: TaskConfig,
-    model: TransformerConfig,
-    sampling: Sampling,
-    algorithm: RewardModelConfig,
-    pairs: PairsConfig,
-) -> None:
-    """Fit a reward model to comparisons that the verifier, as a noisy judge, makes."""
-    session = Session(run, "reward-model", settings, "epochs")
-    train, test = make_sources(task, session.device)
-    length = _response_length(session, task, model, (train, test), pairs.length)
-    policy = make_policy(
-        task,
-        model,
-        PolicyConfig(),
-        sampling,
-        seed=run.seed,
-        device=session.device,
-        start=pairs.policy,
-    )
-    session.depends_on("the task's problems", problems_digest(train, test))
-    if pairs.policy is not None:
-        session.depends_on("pairs.policy", weights_digest(policy))
-    algorithm = replace(algorithm, seed=run.seed)
-    generator = torch.Generator(session.device).manual_seed(run.seed)
-    count = pairs.num_pairs
-    compared = sample_pairs(
-        policy,
-        train.score,
-        count,
-        length,
-        scale=pairs.scale,
-        generator=generator,
-        prompts=train(count, 1.0, generator),
-        ties=pairs.ties,
-    )
-    # By their problems: what a policy answers often is drawn often, and a pair that was
-    # learnt would be remembered where it should be judged.
-    assert compared.prompts is not None
-    tested = compared.prompts.rows % 10 == 0
-    learnt, held_out = compared[~tested], compared[tested]
-    if not len(learnt) or not len(held_out):
-        raise ValueError(
-            "pairs.num_pairs must leave pairs to learn from and others to test with, "
-            f"got {len(learnt)} and {len(held_out)} of {count}"
-        )
-    fitted = PromptedRewardModel(policy)
-    fit = SupervisedRun(ModelLearner(fitted, algorithm))
-    session.resume(fit, algorithm.num_epochs)
-    train_reward_model(
-        policy,
-        learnt,
-        algorithm,
-        run=fit,
-        callback=session.callback(
-            fit,
-            algorithm.num_epochs,
-            lambda: {"held_out_accuracy": preference_accuracy(fitted, held_out)},
-        ),
-        progress=session.bar,
-    )
-    accuracy = _last(fit.records, "held_out_accuracy")
-    session.say(
-        f"{fit.done} epochs on {len(learnt)} pairs, accuracy on {len(held_out)} others "
-        f"{accuracy}"
-    )
 
 
 def ppo_program(
@@ -299,7 +138,7 @@ class _Job(Generic[_Algorithm]):
         device = self.session.device
         sources = self.train, self.test = make_sources(task, device)
         given = settings["algorithm"]["length"]
-        length = _response_length(self.session, task, model, sources, given)
+        length = response_length(self.session.say, task, model, sources, given)
         algorithm = replace(algorithm, length=length)
         self.algorithm: _Algorithm = algorithm
         self.policy: PromptedPolicy = make_policy(
@@ -337,7 +176,7 @@ class _Job(Generic[_Algorithm]):
         run = self.run
         self.session.say(
             f"{run.done} updates, score {run.history.last('score'):.3f}, held-out "
-            f"accuracy {_last(run.records)}"
+            f"accuracy {last(run.records)}"
         )
         if self.session.writes:
             print(cost_report(run, self.judges, phases), flush=True)
@@ -357,25 +196,6 @@ def _own_part(algorithm: _Algorithm, seed: int) -> _Algorithm:
     return replace(algorithm, seed=seed, **sizes)
 
 
-def _response_length(
-    session: Session,
-    task: TaskConfig,
-    model: TransformerConfig,
-    sources: tuple[PromptSource, PromptSource],
-    given: int | None,
-) -> int:
-    """The length that is given, or that of the longest written answer."""
-    longest = answer_length(*sources)
-    length = longest if given is None else given
-    refuse_small_context(task, model, *sources, length)
-    if length < longest:
-        session.say(
-            f"a response may have {length} tokens, and the longest written answer has "
-            f"{longest} with EOS: one that is cut off is right only by luck"
-        )
-    return length
-
-
 def judge(
     start: StartConfig,
     task: TaskConfig,
@@ -391,8 +211,3 @@ def judge(
     # In the verifier's unit: in nats its returns are so large that the critic's loss
     # drags the trunk along, and the policy forgets what SFT has taught it.
     return {"reward model": fitted}, learned_score(fitted, scale)
-
-
-def _last(records: list[dict[str, float]], name: str = "accuracy") -> str:
-    seen = [one[name] for one in records if name in one]
-    return f"{seen[-1]:.3f}" if seen else "not measured"
