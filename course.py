@@ -556,7 +556,9 @@ def steps_of_test(env: Environment, quick: bool) -> list[tuple[str, list[str]]]:
     names = [p.relative_to(env.root).as_posix() for p in pages]
     pytest = ["pytest", "tests"]
     if quick:
-        pytest += ["-m", "not slow"]
+        # A file in one process: what a file sets up once is not set up twice.
+        processes = str(min(4, os.cpu_count() or 1))
+        pytest += ["-m", "not slow", "-n", processes, "--dist", "loadfile"]
     else:
         pytest += ["--nbval-lax", "--nbval-cell-timeout=600", *names]
     return [

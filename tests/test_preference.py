@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ from course_lib.exact import (
     uniform_table,
 )
 from course_lib.kernels import bradley_terry_loss
-from course_lib.models import GRULanguageModel, RewardModel
+from course_lib.models import GRULanguageModel, Prompts, RewardModel
 
 TASK, TREE = TokenCount(4, 4, target=3), TokenTree(4, 4)
 
@@ -79,6 +80,36 @@ def test_without_ties_the_other_pairs_are_as_they_were():
             generator=generator(),
             ties=False,
         )
+
+
+def test_pairs_that_are_sampled_in_pieces_keep_their_prompts_and_sides():
+    rows = torch.arange(10)
+    prompts = Prompts.padded([[int(row)] for row in rows], rows)
+
+    class Echo:
+        """Answers with the prompt's number, the second time 100 more, 1 to 3 long."""
+
+        def generate(self, asked, length, generator):
+            width = 1 + int(asked.rows.max()) % 3
+            half = torch.arange(len(asked)) >= len(asked) // 2
+            tokens = (asked.rows + 100 * half).unsqueeze(-1).expand(-1, width)
+            return SimpleNamespace(tokens=tokens, mask=torch.ones_like(tokens).bool())
+
+    pairs = sample_pairs(
+        Echo(),
+        lambda tokens, mask, asked: -tokens[:, 0].float(),
+        10,
+        3,
+        generator=generator(),
+        prompts=prompts,
+        batch_size=4,
+    )
+    assert torch.equal(pairs.prompts.rows, rows)
+    assert torch.equal(pairs.chosen[:, 0], rows)
+    assert torch.equal(pairs.rejected[:, 0], rows + 100)
+    lengths = torch.tensor([1] * 4 + [2] * 4 + [1] * 2)  # by rows 3, 7 and 9
+    for mask in (pairs.chosen_mask, pairs.rejected_mask):
+        assert torch.equal(mask.sum(-1), lengths) and mask.shape == (10, 2)
 
 
 def test_a_tie_is_a_coins_toss_and_not_left_out():

@@ -5,10 +5,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
+from course_lib.train.checkpoint import load_run
 from course_lib.train.log import read_log
 from course_lib.train.program import PROGRAMS, main
 from course_lib.train.settings import read_settings
+from course_lib.train.starts import load_policy
 
 pytest.importorskip("jsonargparse")
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,8 +19,14 @@ PAGE = (ROOT / "docs" / "TRAINING.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TINY = ["--model.context", "16", "--model.width", "16", "--model.num_layers", "1"]
 TINY += ["--model.num_heads", "2", "--task.levels", "[add-1]", "--run.device", "cpu"]
-TINY += ["--run.progress", "false", "--algorithm.num_updates", "2"]
-TINY += ["--algorithm.batch_size", "16", "--algorithm.length", "3"]
+TINY += ["--run.progress", "false"]
+FEW = ["--algorithm.num_updates", "2", "--algorithm.batch_size", "16"]
+PROGRAMS_ON_PROMPTS = {
+    "ppo-lm": FEW,
+    "grpo": FEW,
+    "sft": ["--algorithm.num_epochs", "1"],
+    "reward-model": ["--algorithm.num_epochs", "1", "--pairs.num_pairs", "64"],
+}
 
 
 def below(heading):
@@ -46,11 +55,22 @@ def test_every_program_is_in_the_table():
 
 def test_every_number_of_a_log_is_explained_and_no_other(tmp_path):
     logged = set()
-    for program in ("ppo-lm", "grpo"):
+    for program, few in PROGRAMS_ON_PROMPTS.items():
         out = str(tmp_path / program)
-        assert main([program, *TINY, "--run.out", out]) == 0
+        assert main([program, *TINY, *few, "--run.out", out]) == 0
         logged |= {name for record in read_log(out) for name in record}
     assert logged == set(first_column(below("What the log says")))
+
+
+def test_a_run_of_the_programs_is_gone_on_with_in_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = ["--run.out", "runs/smoke/sft", "--algorithm.num_epochs", "1"]
+    assert main(["sft", *TINY, *out]) == 0
+    (call,) = re.findall(r"`course_lib\.train\.starts\.(load_policy\(.*?\))`", PAGE)
+    policy = eval(call, {"load_policy": load_policy})
+    state = load_run(Path("runs/smoke/sft/checkpoint.pt"))["state"]
+    for name, weight in policy.state_dict().items():
+        assert torch.equal(weight, state["learner"]["model"][name])
 
 
 def test_a_reward_of_ones_own_is_learnt(capsys, one_thread):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from course_lib.algorithms.history import Callback, Record
 from course_lib.algorithms.language_learner import LanguageLearner, ModelLearner
@@ -67,6 +68,7 @@ def sample_pairs(
     generator: torch.Generator,
     prompts: Prompts | None = None,
     ties: bool = True,
+    batch_size: int | None = None,
 ) -> PreferencePairs:
     """Let a noisy judge compare responses of the reference (eq-preference):
 
@@ -85,6 +87,8 @@ def sample_pairs(
         prompts: N of them, each answered twice; None: responses to nothing.
         ties: without, pairs of equal scores are left out, and fewer than N come back.
             They teach nothing but noise where scores are only right and wrong.
+        batch_size: pairs that are sampled at once, where all of them need more memory
+            than there is; None: all.
 
     Raises:
         TypeError, ValueError: a number below 1, a scale below 0, not N prompts,
@@ -94,15 +98,23 @@ def sample_pairs(
     """
     count = require_positive_int("num_pairs", num_pairs)
     scale = require_not_negative("scale", scale)
-    if prompts is None:
-        drawn = ref.generate(2 * count, length, generator)
-        scores = score_fn(drawn.tokens, drawn.mask).view(2, -1)
-    else:
-        if len(prompts) != count:
-            raise ValueError(f"prompts must be {count}, got {len(prompts)}")
-        twice = prompts[torch.arange(count, device=prompts.tokens.device).repeat(2)]
-        drawn = ref.generate(twice, length, generator)
-        scores = score_fn(drawn.tokens, drawn.mask, twice).view(2, -1)
+    if prompts is not None and len(prompts) != count:
+        raise ValueError(f"prompts must be {count}, got {len(prompts)}")
+    at_once = count if batch_size is None else batch_size
+    drawn: list[tuple[Tensor, Tensor, Tensor]] = []
+    for some in torch.arange(count, device=generator.device).split(
+        require_positive_int("batch_size", at_once)
+    ):
+        if prompts is None:
+            seen = ref.generate(2 * len(some), length, generator)
+            scores = score_fn(seen.tokens, seen.mask)
+        else:
+            twice = prompts[some.repeat(2)]
+            seen = ref.generate(twice, length, generator)
+            scores = score_fn(seen.tokens, seen.mask, twice)
+        drawn.append((seen.tokens, seen.mask, scores))
+    tokens, mask = _joined(drawn)  # [2 N, T], first all of one side
+    scores = torch.cat([one[2].view(2, -1) for one in drawn], 1)
     chance = (scale * (scores[0] - scores[1])).sigmoid()  # [N]
     coin = torch.rand(count, generator=generator, device=chance.device)
     first = coin < chance
@@ -110,10 +122,10 @@ def sample_pairs(
     chosen = torch.where(first, rows, rows + count)
     rejected = torch.where(first, rows + count, rows)
     pairs = PreferencePairs(
-        drawn.tokens[chosen],
-        drawn.mask[chosen],
-        drawn.tokens[rejected],
-        drawn.mask[rejected],
+        tokens[chosen],
+        mask[chosen],
+        tokens[rejected],
+        mask[rejected],
         prompts,
     )
     if ties:
@@ -122,6 +134,16 @@ def sample_pairs(
     if not len(apart):
         raise ValueError(f"ties must be kept where all {count} pairs are ties")
     return pairs[apart]
+
+
+def _joined(drawn: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor]:
+    """Tokens and mask of several drawings, each of both sides of its pairs."""
+    width = max(tokens.shape[1] for tokens, *_ in drawn)
+    sides = []
+    for place in (0, 1):
+        padded = [pad(one[place], (0, width - one[place].shape[1])) for one in drawn]
+        sides.append(torch.cat([x.view(2, -1, width) for x in padded], 1).flatten(0, 1))
+    return sides[0], sides[1]
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from course_lib.kernels.arguments import (
 )
 from course_lib.models import (
     PromptedPolicy,
-    Sampling,
     TransformerConfig,
 )
 from course_lib.train.classic import make_agent
-from course_lib.train.starts import PolicyConfig, make_policy, saved_run
+from course_lib.train.starts import load_policy, saved_run
 from course_lib.train.tasks import (
     TaskConfig,
     answer_length,
@@ -40,7 +39,7 @@ class EvaluateConfig:
     episodes: int = 20
     """Episodes of CartPole, or sampled responses to each problem."""
     greedy: bool = False
-    """Take the likeliest action everywhere."""
+    """Take the likeliest action everywhere, in place of sampling."""
     seed: int = 123
     """Of the environments and of sampling."""
     device: str = "auto"
@@ -81,10 +80,13 @@ def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> N
             f"{returns.min():.0f} to {returns.max():.0f}"
         )
     else:
-        accuracy, count = answer_problems(saved, made, evaluate, device)
+        accuracy, count = answer_problems(made, evaluate, device)
+        how = "likeliest response to each"
+        if not evaluate.greedy:
+            how = f"{evaluate.episodes} sampled responses to each"
         low, high = wilson_interval(accuracy, count)
         print(
-            f"held-out accuracy {accuracy:.3f} on {count} problems, 95 % interval "
+            f"{accuracy:.3f} right of the {how} of {count} problems, 95 % interval "
             f"{low:.3f} to {high:.3f} (Wilson's, over problems)"
         )
 
@@ -150,7 +152,6 @@ def asked_task(task: TaskConfig, evaluate: EvaluateConfig) -> TaskConfig:
 
 
 def answer_problems(
-    saved: dict[str, Any],
     made: dict[str, Any],
     evaluate: EvaluateConfig,
     device: torch.device,
@@ -158,11 +159,8 @@ def answer_problems(
     """The share of the problems that are answered rightly, and how many there are;
     some are printed."""
     task = asked_task(task_of(made), evaluate)
-    model = _config(TransformerConfig, made)
-    policy_config = _config(PolicyConfig, made)
-    sampling = _config(Sampling, made)
-    policy = make_policy(task, model, policy_config, sampling, seed=0, device=device)
-    policy.load_state_dict(saved["state"]["learner"]["model"])
+    model = TransformerConfig(**made["model"])
+    policy = load_policy(evaluate.checkpoint, device)
     train, test = make_sources(task, device)
     length = made["algorithm"].get("length") or answer_length(train, test)
     refuse_small_context(task, model, train, test, length)
@@ -178,18 +176,6 @@ def answer_problems(
         golds = [one.gold for one in test.problems]
         right += sum(map(verifier.is_right, texts, golds)) / len(test)
     return right / evaluate.episodes, len(test)
-
-
-_GROUPS = {
-    TransformerConfig: "model",
-    PolicyConfig: "policy",
-    Sampling: "sampling",
-}
-
-
-def _config(kind: Any, made: dict[str, Any]) -> Any:
-    """A dataclass of the settings that a run was made with."""
-    return kind(**made.get(_GROUPS[kind], {}))
 
 
 def _show(

@@ -60,6 +60,7 @@ def plot_program(settings: dict[str, Any], *, plot: PlotConfig) -> None:
     out = Path(plot.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, svg(curves, metric, x).encode())
+    print(f"{out}:")
     for curve in curves:
         spread = f" ± {curve.halves[-1]:.2g}" if curve.count > 1 else ""
         print(
@@ -69,7 +70,8 @@ def plot_program(settings: dict[str, Any], *, plot: PlotConfig) -> None:
 
 
 def mean_curve(name: str, folders: Sequence[str], metric: str, x: str) -> Curve:
-    """Runs brought to one grid, up to where the shortest ends, and averaged.
+    """Runs averaged where all have a point; where such places are few, on a grid up to
+    where the shortest ends.
 
     Raises:
         ValueError: a run without the metric, or the same run twice.
@@ -94,7 +96,9 @@ def mean_curve(name: str, folders: Sequence[str], metric: str, x: str) -> Curve:
     low, high = max(run[0][0] for run in runs), min(run[-1][0] for run in runs)
     if low > high:
         raise ValueError(f"{name} must be of runs that share some {x}, got none")
-    xs = [low + (high - low) * i / (_POINTS - 1) for i in range(_POINTS)]
+    xs = sorted(set.intersection(*({place for place, _ in run} for run in runs)))
+    if 2 * len(xs) < min(map(len, runs)):
+        xs = [low + (high - low) * i / (_POINTS - 1) for i in range(_POINTS)]
     at = [[_between(run, one) for run in runs] for one in xs]
     means = [sum(values) / len(values) for values in at]
     halves = [half_interval(values) for values in at]

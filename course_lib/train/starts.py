@@ -81,6 +81,30 @@ def make_policy(
     ).to(device)
 
 
+def load_policy(path: str, device: torch.device | str = "cpu") -> PromptedPolicy:
+    """The policy that a run of `sft`, `ppo-lm` or `grpo` has trained, with its heads.
+
+    Args:
+        path: the run's folder, or its checkpoint.
+        device: where it is wanted.
+
+    Raises:
+        CheckpointError: it cannot be read, or is of another program.
+    """
+    saved = saved_run(path, "sft", "ppo-lm", "grpo")
+    made = json.loads(saved["settings"])
+    policy = make_policy(
+        task_of(made),
+        TransformerConfig(**made["model"]),
+        PolicyConfig(**made.get("policy", {})),
+        Sampling(**made.get("sampling", {})),
+        seed=0,
+        device=torch.device(device),
+    )
+    policy.load_state_dict(saved["state"]["learner"]["model"])
+    return policy
+
+
 def load_reward_model(
     path: str, task: TaskConfig, model: TransformerConfig, device: torch.device
 ) -> tuple[PromptedRewardModel, float]:

@@ -148,6 +148,7 @@ def reward_model_program(
         generator=generator,
         prompts=train(count, 1.0, generator),
         ties=pairs.ties,
+        batch_size=2048,  # some 200 MB
     )
     # By their problems: what a policy answers often is drawn often, and a pair that was
     # learnt would be remembered where it should be judged.
