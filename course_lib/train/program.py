@@ -84,6 +84,7 @@ PROGRAMS: dict[str, Program] = {
             "sampling": Sampling,
             "algorithm": RewardModelConfig,
             "pairs": PairsConfig,
+            "stop": StopConfig,
         },
         {
             "run.out": "runs/reward-model",

@@ -40,11 +40,12 @@ from course_lib.train.tasks import (
 
 @dataclass(frozen=True)
 class StopConfig:
-    """When supervised fine-tuning has taught enough."""
+    """When enough has been learnt."""
 
     accuracy: float = 1.0
-    """Stop at this greedy accuracy on held-out problems: below 1 something is left for
-    reinforcement learning to do."""
+    """Stop at this accuracy on what is held out: of sft the greedy one on problems, of
+    which below 1 something is left for reinforcement learning to do; of reward-model
+    that on comparisons."""
 
     def __post_init__(self) -> None:
         require_fraction("accuracy", self.accuracy)
@@ -119,6 +120,7 @@ def reward_model_program(
     sampling: Sampling,
     algorithm: RewardModelConfig,
     pairs: PairsConfig,
+    stop: StopConfig,
 ) -> None:
     """Fit a reward model to comparisons that the verifier, as a noisy judge, makes."""
     session = Session(run, "reward-model", settings, "epochs")
@@ -163,16 +165,18 @@ def reward_model_program(
     fitted = PromptedRewardModel(policy)
     fit = SupervisedRun(ModelLearner(fitted, algorithm))
     session.resume(fit, algorithm.num_epochs)
+
+    def evaluate() -> dict[str, float]:
+        accuracy = preference_accuracy(fitted, held_out)
+        fit.stopped = accuracy >= stop.accuracy
+        return {"held_out_accuracy": accuracy}
+
     train_reward_model(
         policy,
         learnt,
         algorithm,
         run=fit,
-        callback=session.callback(
-            fit,
-            algorithm.num_epochs,
-            lambda: {"held_out_accuracy": preference_accuracy(fitted, held_out)},
-        ),
+        callback=session.callback(fit, algorithm.num_epochs, evaluate),
         progress=session.bar,
     )
     accuracy = last(fit.records, "held_out_accuracy")
