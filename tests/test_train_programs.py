@@ -682,6 +682,18 @@ def test_how_often_is_measured_may_change_and_how_many_updates_may_not(capsys):
     assert "algorithm.num_epochs=4 there and 6 now" in capsys.readouterr().err
 
 
+def test_a_reward_model_is_fitted_up_to_an_accuracy_on_held_out_pairs(capsys):
+    pairs = ["--pairs.num_pairs", "64", "--pairs.length", "2", "--run.out", "r"]
+    options = [*TINY, *pairs, "--algorithm.num_epochs", "5"]
+    run("reward-model", *options, "--stop.accuracy", "0.0")
+    assert len(read_log("r")) == 1
+    run("reward-model", *options, "--stop.accuracy", "0.0")
+    assert len(read_log("r")) == 1 and "is finished" in capsys.readouterr().out
+    run("reward-model", *options, "--run.fresh", "true")
+    accuracies = [one["held_out_accuracy"] for one in read_log("r")]
+    assert len(accuracies) == 5 and max(accuracies[:-1]) < 1
+
+
 def test_a_run_of_several_processes_is_not_gone_on_with_by_one(capsys, monkeypatch):
     run("ppo-lm", *TINY, *RLHF, "--run.out", "a")
     whole = load_checkpoint(Path("a/checkpoint.pt"))
