@@ -31,9 +31,9 @@ of responses, epochs and the same bonus on entropy; what they need not is equal 
 
 BEST = """\
 Of all numbers below 120 the reward model likes the right one best for {many} of the
-held-out sums, the one fitted to few comparisons for {few}. PPO looks for the answer
-that is liked best, so that this, and not the accuracy on comparisons of what SFT
-writes, is where it comes to."""
+held-out sums, the one fitted to few comparisons for {few}: less than either decides of
+comparisons of what SFT writes. A price on leaving SFT's policy keeps PPO among answers
+that the model was shown; without one it finds the others."""
 
 TOKEN = """\
 Without SFT and without prompts, on a reward of 1 for one of 64 tokens
