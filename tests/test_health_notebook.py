@@ -57,11 +57,11 @@ def test_the_kept_runs_show_what_the_text_says_of_them():
         assert log[-1]["score"] > log[0]["score"] + 0.2 and log[0]["kl"] == 0
         assert log[-1]["explained_variance"] > 0.8 > 0.2 > log[0]["explained_variance"]
         ratios = [line["ratio_max"] for line in log]
-        assert max(ratios) > 20 and max(ratios[-len(ratios) // 10 :]) < 2
+        assert max(ratios) > 20 and max(ratios[-len(ratios) // 10 :]) < 3
     (healthy, fooled), names = logs, ("accuracy", "kl")
-    assert healthy[-1]["accuracy"] > 0.9 and fooled[-1]["accuracy"] < 0.15
+    assert healthy[-1]["accuracy"] > 0.9 and fooled[-1]["accuracy"] < 1 / 6
     assert healthy[0]["accuracy_before"] == fooled[0]["accuracy_before"] > 0.38
-    assert 2.7 < fooled[-1]["kl"] / healthy[-1]["kl"] < 3
+    assert 2.8 < fooled[-1]["kl"] / healthy[-1]["kl"] < 3.2
     first, _, _, learnt, moves = shown()
     assert first.startswith("verifier: ") and all(name in learnt for name in names)
     assert "explained variance" in moves
