@@ -54,7 +54,7 @@ ppo-env algorithm.learning_rate -1 | learning_rate must be at least 0, got -1
 reinforce algorithm.learning_rate -1 | learning_rate must be at least 0, got -1
 ppo-lm algorithm.clip_eps 0 | clip_eps must be above 0, got 0
 grpo algorithm.clip_eps 0 | clip_eps must be None or above 0, got 0
-ppo-env algorithm.clip_eps 0 | clip_eps must be > 0, got 0
+ppo-env algorithm.clip_eps -1 | clip_eps must be at least 0, got -1
 ppo-lm algorithm.vf_coef -1 | vf_coef must be at least 0, got -1
 ppo-env algorithm.vf_coef -1 | vf_coef must be at least 0, got -1
 ppo-lm algorithm.gamma 1.5 | gamma must lie in [0, 1], got 1.5

@@ -106,10 +106,9 @@ class PPOConfig:
         require_fields(self, require_positive_int, "num_epochs", "minibatch_size")
         require_fields(self, require_fraction, "gamma", "lam")
         require_fields(self, require_price, "vf_coef", "learning_rate")
-        require_not_negative("max_grad_norm", self.max_grad_norm)
-        for name in ("penalty_target", "clip_eps"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
+        require_fields(self, require_not_negative, "clip_eps", "max_grad_norm")
+        if not self.penalty_target > 0:
+            raise ValueError(f"penalty_target must be > 0, got {self.penalty_target}")
         for name in ("target_kl", "penalty"):
             if getattr(self, name) is not None and len(self.seeds) > 1:
                 raise ValueError(
