@@ -427,10 +427,10 @@ def test_an_agent_is_trained_and_evaluated(program, capsys):
     assert 5 < float(re.search(r"mean return ([\d.]+), from", said)[1]) <= 500
 
 
-def write_log(folder, values):
+def write_log(folder, values, first=100.0):
     Path(folder).mkdir()
     lines = [
-        json.dumps({"env_steps": 100.0 * (i + 1), "episode_return": value})
+        json.dumps({"env_steps": first + 100.0 * i, "episode_return": value})
         for i, value in enumerate(values)
     ]
     Path(folder, "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -440,15 +440,20 @@ def test_runs_become_a_mean_and_its_interval_on_the_steps_that_all_have():
     write_log("a", [0.0, 10.0, None, 30.0])
     write_log("b", [2.0, 14.0, 20.0])
     curve = mean_curve("both", ["a", "b"], "episode_return", "env_steps")
-    assert (curve.xs[0], curve.xs[-1]) == (100.0, 300.0)
-    assert curve.means[0] == 1.0 and curve.means[-1] == pytest.approx(20.0)
+    # At 300 the one has no point, and a line through its neighbours would invent it.
+    assert curve.xs == [100.0, 200.0] and curve.means == [1.0, 12.0]
     # t of one degree of freedom times the standard error of 0 and 2.
     assert curve.halves[0] == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
     picture = svg([curve], "episode_return", "env_steps")
-    assert "both (n = 2) ends at 20" in picture and picture.count("<polyline") == 1
+    assert "both (n = 2) ends at 12" in picture and picture.count("<polyline") == 1
     run("plot", "--runs", "[both=a+b]", "--out", "c.svg")
     assert Path("c.svg").read_text(encoding="utf-8") == picture
     assert main(["plot"]) == 1 and main(["plot", "--runs", "[none]"]) == 1
+    write_log("d", [2.0, 14.0, 20.0], first=150.0)
+    between = mean_curve("apart", ["a", "d"], "episode_return", "env_steps")
+    assert (between.xs[0], between.xs[-1]) == (150.0, 350.0)
+    assert between.means[0] == pytest.approx(3.5)
+    assert between.means[-1] == pytest.approx(22.5)
 
 
 def test_a_missing_tensorboard_is_said_in_words(monkeypatch, capsys):
@@ -734,7 +739,9 @@ def test_an_accuracy_comes_with_its_count_and_interval(capsys):
     run("evaluate", "--checkpoint", "s", "--greedy", "true")
     said = capsys.readouterr().out
     found = re.search(
-        r"accuracy (\S+) on 20 problems, 95 % interval (\S+) to (\S+) ", said
+        r"(\S+) right of the likeliest response to each of 20 problems, 95 % interval "
+        r"(\S+) to (\S+) ",
+        said,
     )
     share, low, high = map(float, found.groups())
     # Wilson's ends are where a test of that probability would just reject the share.
@@ -751,13 +758,14 @@ def test_a_policy_is_asked_other_problems_than_its_runs(capsys):
     run("sft", *TINY, "--run.out", "s", "--algorithm.num_epochs", "2")
     run("evaluate", "--checkpoint", "s", "--levels", "[times-1, add-sub-1]")
     said = capsys.readouterr().out
-    assert "on 60 problems" in said and re.search(r"'\d\*\d='", said)
+    assert "20 sampled responses to each of 60 problems" in said
+    assert re.search(r"'\d\*\d='", said)
     lines = [{"question": f"{i}-1=", "answer": f"#### {i - 1}"} for i in range(1, 8)]
     text = "\n".join(map(json.dumps, lines))
     Path("own.jsonl").write_text(text, encoding="utf-8")
     run("evaluate", "--checkpoint", "s", "--test_file", "own.jsonl", "--show", "1")
     said = capsys.readouterr().out
-    assert "on 7 problems" in said and said.startswith("'1-1=' -> ")
+    assert "of 7 problems" in said and said.startswith("'1-1=' -> ")
     both = ["--test_file", "own.jsonl", "--levels", "add-1"]
     assert main(["evaluate", "--checkpoint", "s", *both]) == 1
     assert "one of them must be left out" in capsys.readouterr().err
