@@ -98,9 +98,9 @@ def test_a_short_race_has_a_time_for_everybody(monkeypatch):
     assert 0 < report_ppo.ratio(rows, bench.LOOP) < math.inf
 
 
-def test_shares_are_shares():
-    assert 0 < bench.share_of_rows() < 1
-    assert 0 < bench.share_of_products() < 1
+def test_shares_are_measured():
+    """Two times are divided: on a busy machine the quotient may be above 1."""
+    assert bench.share_of_rows() > 0 and bench.share_of_products() > 0
 
 
 class TestKeptFigures:
