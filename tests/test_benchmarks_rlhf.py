@@ -100,7 +100,8 @@ def test_a_short_race_has_a_time_for_everybody(monkeypatch):
 
 def test_shares_are_measured():
     """Two times are divided: on a busy machine the quotient may be above 1."""
-    assert bench.share_of_rows() > 0 and bench.share_of_products() > 0
+    assert bench.share_of_rows() > 0
+    assert 0.1 < bench.share_of_products() < 0.9  # of one measurement
 
 
 class TestKeptFigures:

@@ -20,7 +20,7 @@ from course_lib.models import (
     TransformerConfig,
 )
 from course_lib.train.classic import make_agent
-from course_lib.train.starts import load_policy, saved_run
+from course_lib.train.starts import saved_policy, saved_run
 from course_lib.train.tasks import (
     TaskConfig,
     answer_length,
@@ -80,7 +80,7 @@ def evaluate_program(settings: dict[str, Any], *, evaluate: EvaluateConfig) -> N
             f"{returns.min():.0f} to {returns.max():.0f}"
         )
     else:
-        accuracy, count = answer_problems(made, evaluate, device)
+        accuracy, count = answer_problems(saved, made, evaluate, device)
         how = "likeliest response to each"
         if not evaluate.greedy:
             how = f"{evaluate.episodes} sampled responses to each"
@@ -152,6 +152,7 @@ def asked_task(task: TaskConfig, evaluate: EvaluateConfig) -> TaskConfig:
 
 
 def answer_problems(
+    saved: dict[str, Any],
     made: dict[str, Any],
     evaluate: EvaluateConfig,
     device: torch.device,
@@ -160,7 +161,7 @@ def answer_problems(
     some are printed."""
     task = asked_task(task_of(made), evaluate)
     model = TransformerConfig(**made["model"])
-    policy = load_policy(evaluate.checkpoint, device)
+    policy = saved_policy(saved, device)
     train, test = make_sources(task, device)
     length = made["algorithm"].get("length") or answer_length(train, test)
     refuse_small_context(task, model, train, test, length)

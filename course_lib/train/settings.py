@@ -100,7 +100,8 @@ def read_settings(
     except ModuleNotFoundError:
         raise SystemExit(
             "The training programs read their settings with jsonargparse, which is "
-            "not installed: pip install 'ppo-course[train]'"
+            "not installed: python course.py train installs it, or, in the folder of "
+            "the course, pip install -e '.[train]'"
         ) from None
 
     known: dict[str, list[str]] = {

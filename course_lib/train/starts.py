@@ -91,7 +91,11 @@ def load_policy(path: str, device: torch.device | str = "cpu") -> PromptedPolicy
     Raises:
         CheckpointError: it cannot be read, or is of another program.
     """
-    saved = saved_run(path, "sft", "ppo-lm", "grpo")
+    return saved_policy(saved_run(path, "sft", "ppo-lm", "grpo"), torch.device(device))
+
+
+def saved_policy(saved: dict[str, Any], device: torch.device) -> PromptedPolicy:
+    """The policy in a checkpoint of `sft`, `ppo-lm` or `grpo`."""
     made = json.loads(saved["settings"])
     policy = make_policy(
         task_of(made),
@@ -99,7 +103,7 @@ def load_policy(path: str, device: torch.device | str = "cpu") -> PromptedPolicy
         PolicyConfig(**made.get("policy", {})),
         Sampling(**made.get("sampling", {})),
         seed=0,
-        device=torch.device(device),
+        device=device,
     )
     policy.load_state_dict(saved["state"]["learner"]["model"])
     return policy
